@@ -1,0 +1,247 @@
+/* pyjet.h - the whole C ABI of libpyjet.
+ *
+ * The engine computes rows. It never decides which rows run, which pages a sequence owns or what
+ * is reused: that is policy and lives in Python (pyjet/engine). Everything a step needs arrives in
+ * one pj_step_in; nothing about requests, agents or text crosses this boundary.
+ *
+ *     pj_engine *engine = NULL;
+ *     if (pj_engine_create(&model, &config, &engine) != PJ_OK) puts(pj_last_error());
+ *     pj_step(engine, &in, &out);
+ *     pj_engine_destroy(engine);
+ *
+ * Rules of this file
+ *   - Plain C, append only: new fields go to the end of a struct together with a higher
+ *     PJ_ABI_VERSION. tests/native/test_abi.py compares every size and offset with the binding.
+ *   - No call throws. Every call that can fail returns a pj_status; pj_last_error() is the sentence
+ *     for the user and belongs to the calling thread.
+ *   - Ownership: the caller owns every pointer it passes in. Tensor data and the name strings must
+ *     stay valid and unchanged until pj_engine_destroy; all other inputs only during the call.
+ *   - Threads: one engine may be used by one thread at a time. Engines are independent.
+ */
+#ifndef PYJET_H
+#define PYJET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define PJ_API
+#else
+#define PJ_API __attribute__((visibility("default")))
+#endif
+
+#define PJ_ABI_VERSION 1
+
+typedef enum pj_status {
+    PJ_OK = 0,
+    PJ_ERR_ARGUMENT = 1,  /* a field of the call is out of range; the message names it          */
+    PJ_ERR_MODEL = 2,     /* a tensor is missing, has the wrong shape, type or size             */
+    PJ_ERR_MEMORY = 3,    /* host or device memory is not enough; the message says how much     */
+    PJ_ERR_DEVICE = 4,    /* no such device, driver too old, or a device call failed            */
+    PJ_ERR_CANCELLED = 5, /* the progress callback asked to stop                               */
+    PJ_ERR_INTERNAL = 6   /* a bug: an exception was caught at the boundary                     */
+} pj_status;
+
+typedef enum pj_device { PJ_DEVICE_CPU = 0, PJ_DEVICE_CUDA = 1 } pj_device;
+
+/* Instruction sets of the CPU backend. AUTO takes the best that this processor has. */
+typedef enum pj_isa { PJ_ISA_AUTO = 0, PJ_ISA_PORTABLE = 1, PJ_ISA_AVX2 = 2, PJ_ISA_AVX512_VNNI = 3 } pj_isa;
+
+typedef enum pj_kv_type { PJ_KV_F16 = 0, PJ_KV_Q8_0 = 1 } pj_kv_type;
+
+typedef enum pj_arch { PJ_ARCH_QWEN35 = 0 } pj_arch;
+
+/* ---------------------------------------------------------------------------------- model -- */
+
+/* One tensor of the GGUF file. shape is in ggml order: shape[0] is the contiguous dimension (the
+ * input width of a matrix), shape[1] the number of rows. Unused dimensions are 1. */
+typedef struct pj_tensor {
+    const char *name; /* GGUF name, zero terminated, e.g. "blk.0.ffn_up.weight"    */
+    const void *data; /* quantised blocks as in the file, row after row            */
+    uint64_t n_bytes; /* bytes at data; checked against type and shape             */
+    int64_t shape[4]; /* elements                                                  */
+    int32_t type;     /* ggml type number (0 F32, 1 F16, 8 Q8_0, 12 Q4_K, ...)     */
+    int32_t n_dims;   /* 1..4                                                      */
+} pj_tensor;
+
+typedef struct pj_model {
+    int32_t abi_version;  /* PJ_ABI_VERSION                                           */
+    int32_t arch;         /* pj_arch                                                  */
+    int32_t n_block;      /* trunk blocks, MTP blocks not counted                     */
+    int32_t n_nextn;      /* MTP blocks stored after the trunk: 0 or 1                */
+    int32_t n_embd;       /* hidden width                                             */
+    int32_t n_ff;         /* SwiGLU width                                             */
+    int32_t n_head;       /* query heads                                              */
+    int32_t n_head_kv;    /* key/value heads; divides n_head                          */
+    int32_t head_dim;     /* attention head width                                     */
+    int32_t rope_dim;     /* rotated dimensions of a head, even, <= head_dim          */
+    int32_t n_gdn_head_v; /* GDN value heads                                         */
+    int32_t n_gdn_head_k; /* GDN key heads; divides n_gdn_head_v                     */
+    int32_t gdn_dim;      /* GDN head width = state is gdn_dim x gdn_dim              */
+    int32_t conv_kernel;  /* taps of the causal convolution                           */
+    int32_t n_vocab;
+    int32_t n_ctx_train; /* longest position + 1 that a step may name                */
+    float rope_base;
+    float rms_eps;
+    const uint8_t *block_is_attention; /* [n_block], 1 = full attention, 0 = GDN     */
+    const pj_tensor *tensors;          /* [n_tensors]                                */
+    int32_t n_tensors;
+    int32_t reserved; /* 0                                                        */
+} pj_model;
+
+/* Called during creation. stage is a short English phrase ("packing weights"), done and total are
+ * bytes. Return 0 to go on, anything else to stop with PJ_ERR_CANCELLED. */
+typedef int32_t (*pj_progress)(void *user, const char *stage, uint64_t done, uint64_t total);
+
+typedef struct pj_config {
+    int32_t abi_version;   /* PJ_ABI_VERSION                                               */
+    int32_t device;        /* pj_device                                                    */
+    int32_t device_index;  /* which GPU; 0 for the CPU                                     */
+    int32_t isa;           /* pj_isa, CPU only                                             */
+    int32_t n_threads;     /* CPU workers including the caller; <= 0: all hardware threads */
+    int32_t page_tokens;   /* tokens of one KV page: a multiple of 16, 16..1024            */
+    int32_t n_pages;       /* KV pages in the pool, >= 1                                   */
+    int32_t n_state_slots; /* recurrent-state slots, >= 1                                  */
+    int32_t max_rows;      /* most rows of one step, >= 1                                  */
+    int32_t max_seqs;      /* most sequences of one step, >= 1                             */
+    int32_t max_spec;      /* most speculative rows of a sequence and step, 0..15          */
+    int32_t kv_type_k;     /* pj_kv_type                                                   */
+    int32_t kv_type_v;     /* pj_kv_type                                                   */
+    int32_t profile;       /* 1: collect pj_engine_op_time                                 */
+    pj_progress progress;  /* may be NULL                                                  */
+    void *progress_user;
+} pj_config;
+
+typedef struct pj_engine pj_engine;
+
+/* Checks every tensor's presence, type, shape and size against the hyperparameters before it reads
+ * data, then packs the weights. On failure *engine is NULL. */
+PJ_API int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engine **engine);
+PJ_API void pj_engine_destroy(pj_engine *engine); /* NULL is allowed */
+
+/* ----------------------------------------------------------------------------------- step -- */
+
+enum {
+    PJ_ROW_LOGITS = 1, /* copy this row's logits to pj_step_out.logits              */
+    PJ_ROW_ARGMAX = 2, /* write the best token (lowest id on ties) to out.argmax    */
+    PJ_ROW_HIDDEN = 4  /* copy the row after the final norm to pj_step_out.hidden   */
+};
+
+enum {
+    PJ_SEQ_RESET = 1 /* the state slot starts from zero before this step's rows (position 0) */
+};
+
+enum {
+    PJ_STEP_TRUNK = 0, /* the model: blocks 0..n_block-1                                        */
+    PJ_STEP_MTP = 1    /* the MTP block: row i predicts the token after row_token[i], given
+                        * row_hidden[i] = the hidden row (PJ_ROW_HIDDEN) of the position before.
+                        * Has its own KV in the same pages; touches no recurrent state.         */
+};
+
+/* One sequence's part of a step. Its rows are row_begin .. row_begin + n_rows - 1, at consecutive
+ * positions. Speculative rows are computed like all others but leave the recurrent state where it
+ * is; the next step of the sequence says how many of them were right (n_accept) and only these are
+ * applied. KV of rejected rows is overwritten by the rows that take their positions. */
+typedef struct pj_seq {
+    int32_t state_slot; /* 0..n_state_slots-1; at most one sequence of a step per slot          */
+    int32_t row_begin;
+    int32_t n_rows;     /* >= 1                                                                 */
+    int32_t n_spec;     /* the last n_spec rows are speculative; 0..max_spec, < n_rows or equal */
+    int32_t n_accept;   /* pending speculative rows of the slot to apply first; others dropped  */
+    int32_t page_begin; /* first entry in page_table                                            */
+    int32_t n_pages;    /* entries; n_pages * page_tokens must cover the last position          */
+    uint32_t flags;     /* PJ_SEQ_*                                                             */
+} pj_seq;
+
+typedef struct pj_step_in {
+    int32_t kind;   /* PJ_STEP_*                                                  */
+    int32_t n_rows; /* 1..max_rows                                                */
+    int32_t n_seqs; /* 1..max_seqs                                                */
+    int32_t n_page_entries;
+    const int32_t *row_token;    /* [n_rows] 0..n_vocab-1                                      */
+    const int32_t *row_position; /* [n_rows] absolute                                         */
+    const int32_t *row_seq;      /* [n_rows] index into seqs; rows of one sequence adjoin      */
+    const uint32_t *row_flags;   /* [n_rows] PJ_ROW_*                                          */
+    const float *row_hidden;     /* [n_rows][n_embd], PJ_STEP_MTP only, else NULL              */
+    const pj_seq *seqs;          /* [n_seqs]                                                   */
+    const int32_t *page_table;   /* [n_page_entries] page ids; a page that a step writes must
+                                  * belong to one sequence of the step only                    */
+} pj_step_in;
+
+typedef struct pj_step_out {
+    float *logits;       /* [logits_rows][n_vocab]: flagged rows in row order                */
+    float *hidden;       /* [hidden_rows][n_embd]: flagged rows in row order                 */
+    int32_t *argmax;     /* [n_rows], -1 where not flagged; may be NULL if no row is flagged */
+    int32_t logits_rows; /* capacity; must hold the flagged rows                             */
+    int32_t hidden_rows; /* capacity                                                         */
+    double step_us;      /* written: time inside the call                                    */
+} pj_step_out;
+
+PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
+
+/* --------------------------------------------------------------------------------- copies -- */
+
+/* The recurrent state of a slot is its convolution windows and GDN states after the last committed
+ * row. Pending speculative rows are not part of it: commit or drop them first. */
+PJ_API uint64_t pj_state_bytes(const pj_engine *engine);
+PJ_API int32_t pj_state_commit(pj_engine *engine, int32_t slot, int32_t n_accept);
+PJ_API int32_t pj_state_reset(pj_engine *engine, int32_t slot);
+PJ_API int32_t pj_state_copy(pj_engine *engine, int32_t from_slot, int32_t to_slot);
+PJ_API int32_t pj_state_read(pj_engine *engine, int32_t slot, void *host, uint64_t n_bytes);
+PJ_API int32_t pj_state_write(pj_engine *engine, int32_t slot, const void *host, uint64_t n_bytes);
+
+/* A page holds page_tokens positions of K and V of every attention block, the MTP block's too. */
+PJ_API uint64_t pj_page_bytes(const pj_engine *engine);
+PJ_API int32_t pj_pages_copy(pj_engine *engine, const int32_t *from, const int32_t *to, int32_t n);
+PJ_API int32_t pj_pages_read(pj_engine *engine, const int32_t *pages, int32_t n, void *host, uint64_t n_bytes);
+PJ_API int32_t pj_pages_write(pj_engine *engine, const int32_t *pages, int32_t n, const void *host, uint64_t n_bytes);
+
+/* ----------------------------------------------------------------------------------- info -- */
+
+typedef struct pj_info {
+    uint64_t weight_bytes;    /* packed weights                    */
+    uint64_t kv_bytes;        /* the page pool                     */
+    uint64_t state_bytes;     /* all state slots                   */
+    uint64_t workspace_bytes; /* activations and scratch           */
+    int32_t device;           /* pj_device                         */
+    int32_t isa;              /* pj_isa in use (CPU), never AUTO   */
+    int32_t n_threads;        /* CPU workers in use                */
+    int32_t reserved;
+    char device_name[128];
+} pj_info;
+
+typedef struct pj_op_time {
+    char name[32];
+    double total_us;
+    uint64_t calls;
+} pj_op_time;
+
+PJ_API int32_t pj_abi_version(void);
+PJ_API const char *pj_last_error(void); /* of this thread; "" after a success                     */
+PJ_API const char *pj_build_info(void); /* "pyjet 0.1.0; cpu: portable avx2 avx512_vnni; cuda: none" */
+PJ_API int32_t pj_cpu_isa(void);        /* best pj_isa of this processor                          */
+PJ_API int32_t pj_engine_info(const pj_engine *engine, pj_info *info);
+/* Fills at most capacity entries and returns how many op kinds there are; times since creation. */
+PJ_API int32_t pj_engine_op_times(const pj_engine *engine, pj_op_time *times, int32_t capacity);
+
+/* ------------------------------------------------- single ops (tests, micro-benchmarks) -- */
+
+/* y[i][j] = sum_k x[i][k] * W[j][k] through the same packing and kernels as a step.
+ * weight: n_out rows of n_in elements of a ggml type. x: [n_rows][n_in], y: [n_rows][n_out].
+ * repeat > 1 runs the product that often and *us_per_call gets the mean time without packing. */
+PJ_API int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_out,
+                            const float *x, int32_t n_rows, float *y, int32_t isa, int32_t n_threads, int32_t repeat,
+                            double *us_per_call);
+
+/* Rows of a weight tensor as f32, exactly as the embedding lookup reads them. */
+PJ_API int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
+                                float *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PYJET_H */
