@@ -1,0 +1,1 @@
+"""One module per API; each offers ``register(app, service)``."""
