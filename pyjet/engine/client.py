@@ -1,0 +1,110 @@
+"""The engine as the server sees it: submit a request, read its events, cancel it, look at slots and counters."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pyjet.engine.counters import Counters
+from pyjet.engine.request import Event, FailedEvent, FinishedEvent, GenerationRequest, SamplingParams
+
+EngineState = Literal["loading", "ready", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """Fixed sizes of an engine, in tokens unless said otherwise."""
+
+    n_slots: int
+    n_ctx_slot: int  # longest sequence of a slot
+    n_ctx_total: int  # all slots together: the page pool
+    n_vocab: int
+    max_rows: int  # rows of one step
+    page_tokens: int = 64
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """One slot, copied between two steps. After a request ends its numbers stay until the next one starts."""
+
+    id: int
+    n_ctx: int
+    is_processing: bool = False
+    id_task: int = -1  # -1: never used
+    request_id: str | None = None
+    n_prompt: int = 0
+    n_prompt_processed: int = 0
+    n_cached: int = 0
+    n_decoded: int = 0
+    n_remain: int = -1  # tokens left of max_tokens; -1 without limit
+    has_next_token: bool = False
+    max_tokens: int = -1
+    n_probs: int = 0
+    sampling: SamplingParams | None = None
+    prompt: tuple[int, ...] = ()
+    generated: tuple[int, ...] = ()
+
+
+class RequestStream:
+    """Events of one request, in order. One thread reads; the engine's thread writes."""
+
+    def __init__(self, request_id: str) -> None:
+        self.id = request_id
+        self.closed = False  # the last event has been read
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def put(self, event: Event) -> None:
+        """For engines: append an event."""
+        self._events.put(event)
+
+    def get(self, timeout: float | None = None) -> Event | None:
+        """The next event; None after ``timeout`` seconds without one, or when the stream is closed."""
+        if self.closed:
+            return None
+        try:
+            event = self._events.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        self.closed = isinstance(event, (FinishedEvent, FailedEvent))
+        return event
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.get()) is not None:
+            yield event
+
+
+class EngineClient(Protocol):
+    """Every method may be called from any thread and returns without waiting for a step."""
+
+    @property
+    def limits(self) -> EngineLimits: ...
+
+    @property
+    def state(self) -> EngineState: ...
+
+    @property
+    def error(self) -> str | None:
+        """Why the engine is not ready: the last failure, for people."""
+        ...
+
+    def submit(self, request: GenerationRequest) -> RequestStream:
+        """Queue a request. Problems arrive as a FailedEvent in the stream, never as an exception."""
+        ...
+
+    def cancel(self, request_id: str, keep_tokens: int | None = None) -> None:
+        """End a request within one step; its stream gets FinishedEvent(reason="cancelled").
+
+        ``keep_tokens``: the caller uses only the first so many tokens (it found a stop string); timings and
+        counters then cover only these. Unknown ids are ignored.
+        """
+        ...
+
+    def slots(self) -> list[SlotView]: ...
+
+    def counters(self) -> Counters: ...
+
+    def close(self) -> None:
+        """Stop; requests in flight get FailedEvent(kind="unavailable"). Idempotent."""
+        ...

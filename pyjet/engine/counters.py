@@ -1,0 +1,32 @@
+"""Plain numbers about the engine's work since its start. The server only reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Counters:
+    """Totals; seconds as floats. A request is added when it ends, so totals equal the sums of all Timings."""
+
+    prompt_tokens: int = 0  # processed, reused ones excluded
+    prompt_tokens_cached: int = 0
+    prompt_seconds: float = 0.0
+    predicted_tokens: int = 0
+    predicted_tokens_timed: int = 0  # without each answer's first token: predicted_seconds covers these
+    predicted_seconds: float = 0.0
+    n_decode: int = 0  # steps
+    n_busy_slots_sum: int = 0  # slots with rows, summed over steps; / n_decode = mean batch
+    n_tokens_max: int = 0  # longest sequence seen
+    draft_tokens: int = 0
+    draft_tokens_accepted: int = 0
+    drafts: int = 0
+    accepted_per_position: tuple[int, ...] = ()
+    requests_processing: int = 0  # now
+    requests_deferred: int = 0  # now, waiting for a slot or for memory
+    requests_total: int = 0
+    pages_used: int = 0  # now
+    pages_total: int = 0
+    step_seconds: float = 0.0  # inside the native step
+    host_seconds: float = 0.0  # planning and sampling between steps
+    engine_restarts: int = 0
