@@ -1,0 +1,1 @@
+"""Measurements: load generators, their results and the tables made from them."""
