@@ -1,0 +1,142 @@
+// Sixteen float lanes, the same arithmetic on every instruction set.
+//
+// Written with the compiler's vector extension, so one source gives AVX-512, AVX2 or plain code.
+// fma() is fused wherever the hardware can; the portable build multiplies, then adds. Two builds
+// may differ in their last bits, two code paths of one build may not.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace pj::cpu::PJ_ISA {
+
+typedef float F16 __attribute__((vector_size(64)));
+typedef int32_t I16 __attribute__((vector_size(64)));
+
+constexpr int kLanes = 16;
+
+static inline F16 load(const float *p) {
+    F16 v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void store(float *p, F16 v) { std::memcpy(p, &v, sizeof v); }
+
+static inline F16 broadcast(float x) { return F16{} + x; }
+
+static inline F16 fma(F16 a, F16 b, F16 c) {
+#if defined(__AVX512F__)
+    return (F16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    union Halves {
+        F16 v;
+        __m256 h[2];
+    };
+    Halves x{a}, y{b}, z{c};
+    z.h[0] = _mm256_fmadd_ps(x.h[0], y.h[0], z.h[0]);
+    z.h[1] = _mm256_fmadd_ps(x.h[1], y.h[1], z.h[1]);
+    return z.v;
+#else
+    return a * b + c;
+#endif
+}
+
+static inline F16 max(F16 a, F16 b) { return a > b ? a : b; }
+static inline F16 min(F16 a, F16 b) { return a < b ? a : b; }
+
+// The one order in which lanes are added: halves onto each other, 16 -> 8 -> 4 -> 2 -> 1.
+static inline float sum_lanes(F16 v) {
+    float t[kLanes];
+    store(t, v);
+    for (int width = kLanes / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; ++i) t[i] += t[i + width];
+    return t[0];
+}
+
+static inline float max_lanes(F16 v) {
+    float t[kLanes];
+    store(t, v);
+    float m = t[0];
+    for (int i = 1; i < kLanes; ++i) m = t[i] > m ? t[i] : m;
+    return m;
+}
+
+// e^x for 16 lanes: 2^n * p(r) with n = round(x log2 e), |r| <= ln2 / 2 and the Taylor polynomial of
+// degree 7 (relative error below 2e-7 over [-87, 88]; smaller x give 0, larger are clamped).
+static inline F16 exp16(F16 x) {
+    const F16 lowest = broadcast(-87.3f);
+    const I16 underflow = x < lowest;
+    x = min(max(x, lowest), broadcast(88.0f));
+    const F16 magic = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    const F16 shifted = fma(x, broadcast(1.44269504088896341f), magic);
+    const F16 n = shifted - magic;
+    F16 r = fma(n, broadcast(-0.693359375f), x);
+    r = fma(n, broadcast(2.12194440e-4f), r);
+    F16 p = broadcast(1.0f / 5040);
+    p = fma(p, r, broadcast(1.0f / 720));
+    p = fma(p, r, broadcast(1.0f / 120));
+    p = fma(p, r, broadcast(1.0f / 24));
+    p = fma(p, r, broadcast(1.0f / 6));
+    p = fma(p, r, broadcast(0.5f));
+    p = fma(p, r, broadcast(1.0f));
+    p = fma(p, r, broadcast(1.0f));
+    I16 bits;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 23) + 0x3f800000;  // low bits of `shifted` hold n
+    F16 scale;
+    std::memcpy(&scale, &bits, sizeof scale);
+    return underflow ? F16{} : p * scale;
+}
+
+static inline F16 sigmoid16(F16 x) { return broadcast(1.0f) / (broadcast(1.0f) + exp16(-x)); }
+
+// Sum over n floats (any n): lane i % 16 collects element i, then sum_lanes.
+static inline float dot(const float *a, const float *b, int n) {
+    F16 acc = {};
+    int i = 0;
+    for (; i + kLanes <= n; i += kLanes) acc = fma(load(a + i), load(b + i), acc);
+    if (i < n) {
+        float x[kLanes] = {}, y[kLanes] = {};
+        for (int j = 0; i + j < n; ++j) x[j] = a[i + j], y[j] = b[i + j];
+        acc = fma(load(x), load(y), acc);
+    }
+    return sum_lanes(acc);
+}
+
+static inline float half_bits_to_float(uint16_t h) {
+#if defined(__F16C__)
+    return _cvtsh_ss(h);
+#else
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t magnitude = h & 0x7fff, bits;
+    if (magnitude >= 0x7c00) {
+        bits = sign | 0x7f800000 | ((magnitude & 0x3ff) << 13);
+    } else if (magnitude >= 0x0400) {
+        bits = sign | ((magnitude << 13) + 0x38000000);
+    } else {  // subnormal: exact in f32
+        const float value = (float)magnitude * 5.9604644775390625e-8f;
+        std::memcpy(&bits, &value, sizeof bits);
+        bits |= sign;
+    }
+    float out;
+    std::memcpy(&out, &bits, sizeof out);
+    return out;
+#endif
+}
+
+static inline F16 load_half(const uint16_t *p) {
+#if defined(__AVX512F__)
+    return (F16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#else
+    float t[kLanes];
+    for (int i = 0; i < kLanes; ++i) t[i] = half_bits_to_float(p[i]);
+    return load(t);
+#endif
+}
+
+}  // namespace pj::cpu::PJ_ISA

@@ -1,0 +1,50 @@
+// The functions that exist once per instruction set. native/cpu/kernels/*.cc are compiled for each
+// one in a namespace of its own (PJ_ISA); native/cpu/isa.cc picks a table at run time.
+//
+// Rules for these files: raw pointers and the helpers of simd.h only. No STL, no inline functions
+// from other headers: the linker might keep the AVX-512 copy of such a function for everybody.
+#pragma once
+
+#include <cstdint>
+
+namespace pj::cpu {
+
+struct GemmArgs;       // kernels/gemm.h
+struct AttentionArgs;  // kernels/attention.h
+struct GdnArgs;        // kernels/gdn.h
+struct ConvArgs;       // kernels/gdn.h
+
+struct Kernels {
+    // --- matrices (kernels/gemm.cc, kernels/quantize.cc)
+    void (*gemm)(const GemmArgs &args);
+    // One row of n f32 values (n a multiple of 32) to int8 groups of 32; see cpu/activations.h.
+    void (*quantize_row)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
+
+    // --- rows (kernels/elementwise.cc)
+    // out = x / rms(x) * weight, with eps inside the root. Sum of squares: 16 lanes, then pairwise.
+    void (*rms_norm)(const float *x, const float *weight, int n, float eps, float *out);
+    // x += delta
+    void (*add)(float *x, const float *delta, int n);
+    // gate = silu(gate) * up
+    void (*swiglu)(float *gate, const float *up, int n);
+    // x = x * sigmoid(gate)
+    void (*sigmoid_gate)(float *x, const float *gate, int n);
+    // out = rms_norm(x) * weight * silu(gate), one head
+    void (*gated_norm)(const float *x, const float *weight, const float *gate, int n, float eps, float *out);
+    // index of the largest value, the lowest index on ties
+    int (*argmax)(const float *x, int n);
+
+    // --- attention (kernels/attention.cc)
+    void (*rope)(float *head, const float *cos, const float *sin, int rope_dim);
+    void (*store_kv)(int kv_type, const float *x, int n, void *out);
+    void (*attention)(const AttentionArgs &args);
+
+    // --- gated delta net (kernels/gdn.cc)
+    void (*conv)(const ConvArgs &args);
+    void (*gdn)(const GdnArgs &args);
+};
+
+// Best table for an isa (pj_isa, not AUTO) that was compiled in and that this processor has.
+const Kernels *kernels_for(int isa);
+
+}  // namespace pj::cpu

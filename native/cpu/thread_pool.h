@@ -1,0 +1,60 @@
+// A fixed team of threads for the regions of a step. The caller is worker 0.
+//
+// Regions are short (tens of microseconds) and follow each other closely, so workers spin for a
+// while before they sleep. Work is never split by timing: which worker computes a piece may vary,
+// the piece itself and the order of its sums may not (batch invariance).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace pj::cpu {
+
+class ThreadPool {
+  public:
+    explicit ThreadPool(int n_threads);  // <= 0: all hardware threads
+    ~ThreadPool();
+    ThreadPool(const ThreadPool &) = delete;
+    ThreadPool &operator=(const ThreadPool &) = delete;
+
+    int size() const { return n_threads_; }
+
+    // Calls task(i) once for every i in [0, n), on all workers, and returns when all are done.
+    // task must not throw.
+    template <class Task>
+    void for_each(int n, const Task &task) {
+        if (n <= 0) return;
+        if (n_threads_ == 1 || n == 1) {
+            for (int i = 0; i < n; ++i) task(i);
+            return;
+        }
+        run(n, [](const void *context, int i) { (*static_cast<const Task *>(context))(i); }, &task);
+    }
+
+  private:
+    using Call = void (*)(const void *context, int index);
+
+    void run(int n, Call call, const void *context);
+    void work();
+    void worker_main();
+
+    int n_threads_;
+    std::vector<std::thread> threads_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool stop_ = false;
+
+    // The current region. Published by a store to epoch_.
+    Call call_ = nullptr;
+    const void *context_ = nullptr;
+    int n_ = 0;
+    std::atomic<int> next_{0};
+    std::atomic<int> busy_{0};  // workers that have not left the region
+    std::atomic<uint64_t> epoch_{0};
+};
+
+}  // namespace pj::cpu
