@@ -1,0 +1,60 @@
+"""What every route needs: the model, its tokenizer and template, the engine and the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyjet import __version__
+from pyjet.server.generation_settings import generation_settings
+from pyjet.server.params import default_params
+
+if TYPE_CHECKING:
+    from pyjet.chat.template import ChatTemplate
+    from pyjet.engine.client import EngineClient
+    from pyjet.model.reader import Model
+    from pyjet.model.tokenizer import Tokenizer
+    from pyjet.server.options import ServerOptions
+
+BUILD_INFO = f"b11434-pyjet{__version__}"
+"""``system_fingerprint`` and ``build_info``: the llama.cpp build whose behaviour we follow, then our version."""
+
+
+class Service:
+    """One served model. Immutable after construction, so every HTTP thread may use it.
+
+    ``model_id`` is what answers show as ``model``, whatever name the request had; ``aliases`` are all its names.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        engine: EngineClient,
+        options: ServerOptions,
+        model_id: str,
+        aliases: Iterable[str] = (),
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.chat_template = template
+        self.engine = engine
+        self.options = options
+        self.model_id = model_id
+        self.aliases = tuple(aliases) or (model_id,)
+        self.started_at = time.time()
+
+    @property
+    def n_ctx_slot(self) -> int:
+        """Longest sequence of one slot in tokens: the served limit that clients see everywhere."""
+        return self.engine.limits.n_ctx_slot
+
+    @property
+    def n_slots(self) -> int:
+        return self.engine.limits.n_slots
+
+    def default_params(self) -> dict[str, Any]:
+        """``generation_settings`` of a request without fields, in the form of ``/props`` and ``/slots``."""
+        return generation_settings(default_params(self.options, self.tokenizer), metrics_only=True)
