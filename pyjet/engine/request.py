@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Literal, TypeAlias
 
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
@@ -142,4 +142,4 @@ class FailedEvent:
     n_ctx: int = 0
 
 
-Event = Union[StartedEvent, ProgressEvent, TokenEvent, FinishedEvent, FailedEvent]
+Event: TypeAlias = "StartedEvent | ProgressEvent | TokenEvent | FinishedEvent | FailedEvent"

@@ -1,0 +1,37 @@
+"""The binding to libpyjet: the only package that knows the C ABI. numpy in, numpy out."""
+
+from __future__ import annotations
+
+from pyjet.native.config import EngineConfig
+from pyjet.native.engine import EngineInfo, NativeEngine, OpTime
+from pyjet.native.library import NativeError, library_path
+from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul
+from pyjet.native.step import (
+    ROW_ARGMAX,
+    ROW_HIDDEN,
+    ROW_LOGITS,
+    SEQ_DTYPE,
+    SEQ_RESET,
+    StepBatch,
+    StepResult,
+)
+
+__all__ = [
+    "ROW_ARGMAX",
+    "ROW_HIDDEN",
+    "ROW_LOGITS",
+    "SEQ_DTYPE",
+    "SEQ_RESET",
+    "EngineConfig",
+    "EngineInfo",
+    "NativeEngine",
+    "NativeError",
+    "OpTime",
+    "StepBatch",
+    "StepResult",
+    "build_info",
+    "cpu_isa",
+    "dequantize",
+    "library_path",
+    "matmul",
+]

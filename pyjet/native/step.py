@@ -1,0 +1,119 @@
+"""One step's input and output as numpy arrays, checked before their addresses leave Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyjet.native import structs
+from pyjet.native.config import ERR_ARGUMENT
+from pyjet.native.library import NativeError
+
+ROW_LOGITS, ROW_ARGMAX, ROW_HIDDEN = 1, 2, 4
+SEQ_RESET = 1
+STEP_TRUNK, STEP_MTP = 0, 1
+
+Int32Array = npt.NDArray[np.int32]
+UInt32Array = npt.NDArray[np.uint32]
+Float32Array = npt.NDArray[np.float32]
+
+# pj_seq as a numpy record; every field is 4 bytes.
+SEQ_DTYPE = np.dtype(
+    [
+        ("state_slot", np.int32),
+        ("row_begin", np.int32),
+        ("n_rows", np.int32),
+        ("n_spec", np.int32),
+        ("n_accept", np.int32),
+        ("page_begin", np.int32),
+        ("n_pages", np.int32),
+        ("flags", np.uint32),
+    ]
+)
+_INT32, _UINT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.float32)
+
+
+@dataclass
+class StepBatch:
+    """Rows of one step; field meanings and limits are those of pj_step_in and pj_seq."""
+
+    tokens: Int32Array  # [R]
+    positions: Int32Array  # [R] absolute
+    row_seq: Int32Array  # [R] index into seqs
+    row_flags: UInt32Array  # [R] ROW_*
+    seqs: npt.NDArray[Any]  # [S] SEQ_DTYPE
+    page_table: Int32Array  # [P] page ids
+
+
+@dataclass
+class StepResult:
+    """Rows in the order of the batch. The arrays are the engine's and hold only until its next step."""
+
+    logits: Float32Array  # [rows flagged ROW_LOGITS, n_vocab]
+    hidden: Float32Array  # [rows flagged ROW_HIDDEN, n_embd]
+    argmax: Int32Array  # [R], -1 where not flagged
+    step_us: float
+
+
+def address(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Address of an array's data; NativeError when dtype, shape or layout is not the ABI's."""
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise NativeError(
+            ERR_ARGUMENT,
+            f"{name} must be a contiguous {dtype} array of shape {shape}, not {array.dtype} of {array.shape}",
+        )
+    return int(array.ctypes.data)
+
+
+def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd: int) -> structs.StepIn:
+    """pj_step_in for a batch. The batch must outlive the call that uses it."""
+    rows = (batch.tokens.shape[0],)
+    return structs.StepIn(
+        kind,
+        rows[0],
+        batch.seqs.shape[0],
+        batch.page_table.shape[0],
+        address("tokens", batch.tokens, _INT32, rows),
+        address("positions", batch.positions, _INT32, rows),
+        address("row_seq", batch.row_seq, _INT32, rows),
+        address("row_flags", batch.row_flags, _UINT32, rows),
+        None if hidden is None else address("hidden", hidden, _FLOAT32, (rows[0], n_embd)),
+        address("seqs", batch.seqs, SEQ_DTYPE, batch.seqs.shape[:1]),
+        address("page_table", batch.page_table, _INT32, batch.page_table.shape[:1]),
+    )
+
+
+class OutputBuffers:
+    """Room for one step's results, kept between steps because fresh megabytes cost page faults each time."""
+
+    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int) -> None:
+        self._logits: Float32Array = np.empty((n_logit_rows, n_vocab), np.float32)
+        self._hidden: Float32Array = np.empty((0, n_embd), np.float32)
+        self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
+
+    def prepare(self, row_flags: UInt32Array) -> tuple[structs.StepOut, StepResult]:
+        """The C structure and the views of it that the caller will read."""
+        n_logits = int(np.count_nonzero(row_flags & ROW_LOGITS))
+        n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
+        n_rows = row_flags.shape[0]
+        self._logits = _at_least(self._logits, n_logits)
+        self._hidden = _at_least(self._hidden, n_hidden)
+        if n_rows > self._argmax.shape[0]:
+            raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
+        result = StepResult(self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], 0.0)
+        out = structs.StepOut(
+            self._logits.ctypes.data if n_logits else None,
+            self._hidden.ctypes.data if n_hidden else None,
+            self._argmax.ctypes.data,
+            n_logits,
+            n_hidden,
+            0.0,
+        )
+        return out, result
+
+
+def _at_least(buffer: Float32Array, n_rows: int) -> Float32Array:
+    return buffer if n_rows <= buffer.shape[0] else np.empty((n_rows, buffer.shape[1]), np.float32)
