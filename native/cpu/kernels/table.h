@@ -10,6 +10,7 @@
 namespace pj::cpu {
 
 struct GemmArgs;       // kernels/gemm.h
+struct QuantGroup;     // kernels/gemm.h
 struct AttentionArgs;  // kernels/attention.h
 struct GdnArgs;        // kernels/gdn.h
 struct ConvArgs;       // kernels/gdn.h
@@ -18,11 +19,13 @@ struct Kernels {
     // --- matrices (kernels/gemm.cc, kernels/quantize.cc)
     void (*gemm)(const GemmArgs &args);
     // One row of n f32 values (n a multiple of 32) to int8 groups of 32; see cpu/activations.h.
-    void (*quantize_row)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
+    void (*quantize_row)(const float *x, int n, int8_t *q, QuantGroup *groups);
 
     // --- rows (kernels/elementwise.cc)
     // out = x / rms(x) * weight, with eps inside the root. Sum of squares: 16 lanes, then pairwise.
     void (*rms_norm)(const float *x, const float *weight, int n, float eps, float *out);
+    // x = x / |x|, with eps added to the sum of squares
+    void (*l2_norm)(float *x, int n, float eps);
     // x += delta
     void (*add)(float *x, const float *delta, int n);
     // gate = silu(gate) * up
@@ -38,6 +41,9 @@ struct Kernels {
     void (*rope)(float *head, const float *cos, const float *sin, int rope_dim);
     void (*store_kv)(int kv_type, const float *x, int n, void *out);
     void (*attention)(const AttentionArgs &args);
+    void (*attention_begin)(float *total, int head_dim);
+    void (*attention_merge)(float *total, const float *part, int head_dim);
+    void (*attention_finish)(const float *total, float *out, int head_dim);
 
     // --- gated delta net (kernels/gdn.cc)
     void (*conv)(const ConvArgs &args);

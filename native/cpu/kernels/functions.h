@@ -1,0 +1,27 @@
+// Every function of the Kernels table, as compiled for this instruction set.
+#pragma once
+
+#include "cpu/kernels/table.h"
+
+namespace pj::cpu::PJ_ISA {
+
+void gemm(const GemmArgs &args);
+void quantize_row(const float *x, int n, int8_t *q, QuantGroup *groups);
+
+void rms_norm(const float *x, const float *weight, int n, float eps, float *out);
+void add(float *x, const float *delta, int n);
+void swiglu(float *gate, const float *up, int n);
+void sigmoid_gate(float *x, const float *gate, int n);
+void gated_norm(const float *x, const float *weight, const float *gate, int n, float eps, float *out);
+int argmax(const float *x, int n);
+
+void rope(float *head, const float *cos, const float *sin, int rope_dim);
+void store_kv(int kv_type, const float *x, int n, void *out);
+void attention(const AttentionArgs &args);
+
+void conv(const ConvArgs &args);
+void gdn(const GdnArgs &args);
+
+extern const Kernels kTable;
+
+}  // namespace pj::cpu::PJ_ISA
