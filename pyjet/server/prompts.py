@@ -1,0 +1,61 @@
+"""The ``prompt`` field: text, token ids, mixtures, and lists of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyjet.server.errors import ApiError, key_not_found
+
+if TYPE_CHECKING:
+    from pyjet.model.tokenizer import Tokenizer
+
+_WRONG_ELEMENT = (
+    '"prompt" elements must be a string, a list of tokens, a JSON object containing a prompt string, or a list of '
+    "mixed strings & tokens."
+)
+_MULTIMODAL = "Multimodal data provided, but model does not support multimodal requests."
+
+
+def read_prompts(body: Mapping[str, Any], tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of every prompt in ``body``; special tokens in strings are recognised.
+
+    A list with a number in it is one prompt, any other list holds several. ApiError 400 for other shapes.
+    """
+    if "prompt" not in body:
+        raise key_not_found("prompt")
+    prompt = body["prompt"]
+    if isinstance(prompt, list) and not any(_is_number(element) for element in prompt):
+        if not prompt:
+            raise ApiError(400, '"prompt" must not be empty')
+        return [_one_prompt(element, tokenizer) for element in prompt]
+    return [_one_prompt(prompt, tokenizer)]
+
+
+def _one_prompt(prompt: Any, tokenizer: Tokenizer) -> list[int]:
+    if isinstance(prompt, str):
+        return tokenizer.encode(prompt, add_special=True)
+    if isinstance(prompt, list):
+        return _mixed_prompt(prompt, tokenizer)
+    if isinstance(prompt, dict) and "prompt_string" in prompt:
+        if "multimodal_data" in prompt:
+            raise ApiError(400, _MULTIMODAL)
+        return _one_prompt(prompt["prompt_string"], tokenizer)
+    raise ApiError(400, _WRONG_ELEMENT)
+
+
+def _mixed_prompt(elements: list[Any], tokenizer: Tokenizer) -> list[int]:
+    """Strings and ids; a BOS comes only before a string at the very beginning."""
+    tokens: list[int] = []
+    for position, element in enumerate(elements):
+        if isinstance(element, str):
+            tokens += tokenizer.encode(element, add_special=position == 0)
+        elif _is_number(element):
+            tokens.append(int(element))
+        else:
+            raise ApiError(400, _WRONG_ELEMENT)
+    return tokens
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,120 @@
+"""Server-sent events: frames, pings, and the stream of one request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from werkzeug.wrappers import Response
+
+from pyjet.server.errors import ApiError, server_error
+from pyjet.server.generation import Item, Job
+from pyjet.server.jsonio import dump_json
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+PING = b":\n\n"
+DONE = b"data: [DONE]\n\n"
+FIRST_EVENT_SECONDS = 0.2
+"""So long a stream's status line waits for a failure that is better told as an HTTP error."""
+
+logger = logging.getLogger(__name__)
+
+
+class StreamFormat(Protocol):
+    """How one API shows a generation as events."""
+
+    end: bytes
+    """What follows the last event of a stream that did not fail."""
+
+    def frames(self, item: Item) -> list[dict[str, Any]]:
+        """The events of one item, often none."""
+        ...
+
+
+def frame(payload: Any) -> bytes:
+    """One ``data:`` event with a JSON payload."""
+    return b"data: " + dump_json(payload) + b"\n\n"
+
+
+class StreamResponse(Response):
+    """A ``text/event-stream`` whose headers leave before the first event exists."""
+
+    def __init__(self, frames: Iterable[bytes]) -> None:
+        super().__init__(frames, 200)
+        self.headers["Content-Type"] = "text/event-stream"  # without a charset: that is how clients recognise it
+        self.headers["X-Accel-Buffering"] = "no"
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        app_iter, status, headers = self.get_wsgi_response(environ)
+        write = start_response(status, headers)
+        if environ.get("REQUEST_METHOD") != "HEAD":
+            write(b"")  # the server sends the headers now; without this they wait for the first event
+        return app_iter
+
+
+def start_stream(job: Job, form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int) -> StreamResponse:
+    """Begin a generation and answer with its events.
+
+    An error that comes before the first event is raised as ApiError; later ones become an event, and the stream
+    ends there. Queued requests get their headers (and pings) while they wait.
+    """
+    items = job.items()
+    first: list[Item | None] = []
+    deadline = time.monotonic() + FIRST_EVENT_SECONDS
+    try:
+        for item in items:
+            first.append(item)
+            if item is not None or time.monotonic() > deadline:
+                break
+    except BaseException:
+        job.cancel()
+        raise
+    return StreamResponse(_Frames(job, _stream(job, chain(first, items), form, client_gone, ping_seconds)))
+
+
+class _Frames:
+    """Iterator over a stream's bytes that cancels the job also when it is closed before its first step."""
+
+    def __init__(self, job: Job, frames: Iterator[bytes]) -> None:
+        self._job = job
+        self._frames = frames
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._frames
+
+    def close(self) -> None:
+        close = getattr(self._frames, "close", None)
+        if close is not None:
+            close()
+        self._job.cancel()
+
+
+def _stream(
+    job: Job, items: Iterable[Item | None], form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int
+) -> Iterator[bytes]:
+    """One piece of bytes per item that has events; pings by the wall clock while nothing is sent."""
+    last_sent = time.monotonic()
+    try:
+        for item in items:
+            if client_gone():
+                return
+            data = b"".join(map(frame, form.frames(item))) if item is not None else b""
+            if not data and ping_seconds > 0 and time.monotonic() - last_sent >= ping_seconds:
+                data = PING
+            if data:
+                yield data
+                last_sent = time.monotonic()
+        if form.end:
+            yield form.end
+    except ApiError as error:
+        yield frame(error.body())
+    except Exception:
+        logger.exception("a stream failed")
+        yield frame(server_error("internal error").body())
+    finally:
+        job.cancel()
