@@ -50,6 +50,8 @@ class ServerOptions:
     threads_batch: int = -1
     load_mode: str = "auto"
     override_kv: dict[str, Any] = field(default_factory=dict)
+    rope_freq_base: float = 0.0
+    """0 = the model's own; another value must equal it."""
     check_tensors: bool = False
     warmup: bool = True
     context_shift: bool = False

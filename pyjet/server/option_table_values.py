@@ -1,0 +1,256 @@
+"""Conversions from the text of an option to its value. Each raises ValueError with a reason for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TRUE_WORDS = frozenset({"on", "enabled", "true", "1"})
+FALSE_WORDS = frozenset({"off", "disabled", "false", "0"})
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+
+_LEADING_INT = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
+_LEADING_FLOAT = re.compile(r"[ \t\n\v\f\r]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+SAMPLER_LETTERS = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typ_p",
+    "p": "top_p",
+    "m": "min_p",
+    "x": "xtc",
+    "t": "temperature",
+    "i": "infill",
+    "a": "adaptive_p",
+}
+_SAMPLER_ALIASES = {"nucleus": "top_p", "temp": "temperature", "typ": "typ_p", "typical": "typ_p", "typicalp": "typ_p"}
+_SAMPLER_NAMES = {name.replace("_", ""): name for name in SAMPLER_LETTERS.values()} | _SAMPLER_ALIASES
+
+
+def to_bool(text: str) -> bool:
+    """The words that switch things on and off in environment variables and ``on|off`` options."""
+    if text in TRUE_WORDS:
+        return True
+    if text in FALSE_WORDS:
+        return False
+    raise ValueError(f'unknown value "{text}", expected one of: on, off, true, false, enabled, disabled, 1, 0')
+
+
+def to_int(text: str) -> int:
+    """Integer by the rules of C's ``stoi``: leading digits are enough, 32 bits signed."""
+    match = _LEADING_INT.match(text)
+    if match is None:
+        raise ValueError(f'expected an integer, got "{text}"')
+    # a longer run of digits is out of range, and Python refuses to convert very long ones
+    digits = match.group()
+    value = int(digits) if len(digits) < 40 else 2**31
+    if not -(2**31) <= value < 2**31:
+        raise ValueError(f'integer "{text[:40]}" is out of range')
+    return value
+
+
+def int_in(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
+    """Integer within limits, both included."""
+
+    def convert(text: str) -> int:
+        value = to_int(text)
+        if not low <= value <= high:
+            upper = f" and {high}" if high < 2**31 - 1 else ""
+            raise ValueError(f"invalid value {value}, expected {'between ' if upper else 'at least '}{low}{upper}")
+        return value
+
+    return convert
+
+
+def to_float(text: str) -> float:
+    """Finite number by the rules of C's ``stof``: a leading number is enough."""
+    match = _LEADING_FLOAT.match(text)
+    if match is None:
+        raise ValueError(f'expected a number, got "{text}"')
+    value = float(match.group())
+    if not math.isfinite(value):
+        raise ValueError(f'number "{text}" is out of range')
+    return value
+
+
+def float_in(low: float, high: float) -> Callable[[str], float]:
+    """Number within limits, both included."""
+
+    def convert(text: str) -> float:
+        value = to_float(text)
+        if not low <= value <= high:
+            raise ValueError(f"invalid value {value:g}, expected between {low:g} and {high:g}")
+        return value
+
+    return convert
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One word of a list, case sensitive."""
+
+    def convert(text: str) -> str:
+        if text not in words:
+            raise ValueError(f'unknown value "{text}", expected one of: {", ".join(words)}')
+        return text
+
+    return convert
+
+
+def on_off_auto(text: str) -> str:
+    """``on``, ``off`` or ``auto``; the boolean words stand for the first two."""
+    if text in ("auto", "-1"):
+        return "auto"
+    try:
+        return "on" if to_bool(text) else "off"
+    except ValueError:
+        raise ValueError(f'unknown value "{text}", expected on, off or auto') from None
+
+
+def comma_list(text: str) -> list[str]:
+    """Items between commas; empty ones are dropped. Double quotes protect commas, as in CSV."""
+    items, current, quoted = [], "", False
+    for char in text:
+        if char == '"':
+            quoted = not quoted
+        elif char == "," and not quoted:
+            items.append(current)
+            current = ""
+        else:
+            current += char
+    items.append(current)
+    return [item.strip() for item in items if item.strip()]
+
+
+def float_list(text: str) -> list[float]:
+    """Numbers between commas or slashes."""
+    return [to_float(item) for item in re.split(r"[,/]+", text) if item.strip()]
+
+
+def int_list(text: str) -> list[int]:
+    """Integers between commas or slashes."""
+    return [to_int(item) for item in re.split(r"[,/]+", text) if item.strip()]
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"invalid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value
+
+
+def file_text(path: str) -> str:
+    """Content of a text file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"failed to open file '{path}': {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"file '{path}' is not UTF-8 text") from None
+
+
+def json_object_file(path: str) -> dict[str, Any]:
+    """A JSON object in a file."""
+    return json_object(file_text(path))
+
+
+def key_file(path: str) -> list[str]:
+    """API keys of a file: one per line, comment lines start with ``#``."""
+    lines = (line.strip() for line in file_text(path).splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def existing_directory(path: str) -> str:
+    """A directory; the result ends with a separator."""
+    if not os.path.isdir(path):
+        raise ValueError(f"not a directory: {path}")
+    return path if path.endswith(os.sep) else path + os.sep
+
+
+def gpu_layers(text: str) -> str:
+    """``auto``, ``all`` or a count of layers (kept as text); -1 is ``auto``, below that ``all``."""
+    if text in ("auto", "all"):
+        return text
+    count = to_int(text)
+    return str(count) if count >= 0 else ("auto" if count == -1 else "all")
+
+
+def api_prefix(text: str) -> str:
+    """Path prefix without a trailing slash."""
+    prefix = text.rstrip("/")
+    if prefix and not prefix.startswith("/"):
+        raise ValueError(f'a prefix starts with "/", got "{text}"')
+    return prefix
+
+
+def seed(text: str) -> int:
+    """Seed as an unsigned 32-bit number; -1 becomes 4294967295, which means random."""
+    match = _LEADING_INT.match(text)
+    if match is None or len(match.group()) > 20:
+        raise ValueError(f'expected an integer, got "{text}"')
+    return int(match.group()) & 0xFFFFFFFF
+
+
+def sampler_name(text: str) -> str | None:
+    """Canonical name of a sampler, or None; case, ``-`` and ``_`` do not matter."""
+    return _SAMPLER_NAMES.get(text.strip().lower().replace("-", "").replace("_", ""))
+
+
+def sampler_names(text: str) -> list[str]:
+    """Names between semicolons; unknown ones are dropped."""
+    names = (sampler_name(item) for item in text.split(";"))
+    return [name for name in names if name]
+
+
+def sampler_letters(text: str) -> list[str]:
+    """One letter per sampler; unknown ones are dropped."""
+    return [SAMPLER_LETTERS[letter] for letter in text if letter in SAMPLER_LETTERS]
+
+
+def logit_bias(text: str) -> tuple[int, float]:
+    """``TOKEN_ID(+/-)BIAS``, for example ``15043-1.5``."""
+    match = re.fullmatch(r"\s*(\d{1,10})\s*([+-])\s*(inf|[0-9.eE+-]+)\s*", text)
+    if match is None:
+        raise ValueError(f'expected TOKEN_ID+BIAS or TOKEN_ID-BIAS, got "{text}"')
+    bias = math.inf if match[3] == "inf" else to_float(match[3])
+    return int(match[1]), bias if match[2] == "+" else -bias
+
+
+def override_kv(text: str) -> dict[str, Any]:
+    """Metadata overrides ``KEY=TYPE:VALUE,...`` with the types int, float, bool and str."""
+    overrides: dict[str, Any] = {}
+    for item in comma_list(text):
+        match = re.fullmatch(r"([^=]{1,127})=(int|float|bool|str):(.*)", item, re.DOTALL)
+        if match is None:
+            raise ValueError(f'malformed override "{item}", expected KEY=TYPE:VALUE with int, float, bool or str')
+        key, kind, value = match.groups()
+        if kind == "bool" and value not in ("true", "false"):
+            raise ValueError(f'override of "{key}": a bool is true or false, got "{value}"')
+        converters: dict[str, Callable[[str], Any]] = {
+            "int": to_int,
+            "float": to_float,
+            "bool": lambda word: word == "true",
+            "str": str,
+        }
+        overrides[key] = converters[kind](value)
+    return overrides
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([nrt'\"\\]))")
+
+
+def unescape(text: str) -> str:
+    r"""Replace ``\n``, ``\r``, ``\t``, ``\'``, ``\"``, ``\\`` and ``\xHH``; anything else stays as it is."""
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _ESCAPES[m[2]], text)
