@@ -20,7 +20,6 @@ ARGS   ?=
 
 PY      := $(VENV)/bin/python
 BUILD   := build/release
-LIBRARY := pyjet/native/libpyjet.so
 SOURCES := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 OPTIONS := $(if $(MODEL),--model $(MODEL)) $(if $(DEVICE),--device $(DEVICE))
 
@@ -33,13 +32,13 @@ NO_CUDA  := $(if $(HAS_CUDA),$(if $(HAS_NVCC),,nvcc was not found),this version 
 .DELETE_ON_ERROR:
 .PHONY: serve test native-test lint eval kl bench clean
 
-serve: $(LIBRARY)
+serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
 
-test: $(LIBRARY) $(VENV)/.test native-test
+test: $(VENV)/.package $(VENV)/.test native-test
 	$(PY) -m pytest $(ARGS)
 
-native-test: $(LIBRARY)
+native-test: $(VENV)/.package
 	@if ls native/tests/test_*.cc >/dev/null 2>&1; then \
 	    $(VENV)/bin/cmake -S . -B $(BUILD) -DPJ_NATIVE_TESTS=ON >/dev/null && \
 	    $(VENV)/bin/cmake --build $(BUILD) && \
@@ -51,17 +50,17 @@ lint: $(VENV)/.lint
 	$(PY) -m mypy
 	@find native -name '*.cc' -o -name '*.h' | xargs $(VENV)/bin/clang-format --dry-run -Werror
 
-eval: $(LIBRARY)
+eval: $(VENV)/.package
 	$(PY) -m compat_tests.eval $(if $(URL),--url $(URL)) $(OPTIONS) $(ARGS)
 
-kl: $(LIBRARY) $(VENV)/.test
+kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)
 
-bench: $(LIBRARY) $(VENV)/.test
+bench: $(VENV)/.package $(VENV)/.test
 	$(VENV)/bin/pyjet bench --compare-llama --min-ratio 0.7 --out bench/results/bench-cpu.json $(OPTIONS) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build $(LIBRARY)
+	rm -rf $(VENV) build
 
 # ------------------------------------------------------------------------------------------ set-up
 # Each step leaves a stamp in the virtual environment, so the second run starts at once.
@@ -75,11 +74,6 @@ $(VENV)/.package: pyproject.toml $(SOURCES) $(VENV)/.build-tools
 	@$(if $(NO_CUDA),echo "no CUDA backend in this build: $(NO_CUDA)")
 	CMAKE_BUILD_PARALLEL_LEVEL=$$(nproc) $(PY) -m pip install --quiet --disable-pip-version-check \
 	    --no-build-isolation $(if $(filter ON,$(CUDA)),--config-settings=cmake.define.PJ_CUDA=ON) --editable .
-	@touch $@
-
-# An editable install leaves the library beside the installed files; the source tree needs its own copy.
-$(LIBRARY): $(VENV)/.package
-	@$(VENV)/bin/cmake --install $(BUILD) --prefix . >/dev/null
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.package

@@ -1,0 +1,98 @@
+"""Write the README's tables from bench/results/*.json: ``python -m bench.report``.
+
+In the README a table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything between
+these lines is replaced. `--check` changes nothing and fails when the README is not up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def markdown(head: list[str], rows: list[list[str]], note: str) -> str:
+    """A table with right-aligned number columns and a line below it."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+
+
+def kl_table(record: dict[str, Any]) -> str:
+    """KL divergence: for every file llama.cpp's own noise, then pyjet against both of its runs."""
+    rows = []
+    for result in record["results"]:
+        label = f"{result['weights']}, {result['kv']} KV"
+        lines = {"llama.cpp batch vs single": result["llama_batch_vs_single"]}
+        lines |= {f"pyjet vs llama.cpp {mode}": d for mode, d in result["pyjet"].items()}
+        for name, d in lines.items():
+            numbers = [f"{d[key]:.1e}" for key in ("mean", "median", "p99", "max")]
+            rows.append([f"{label}: {name}", *numbers, f"{d['top1']:.2%}"])
+    tokens = record["results"][0]["llama_batch_vs_single"]["rows"]
+    note = f"{tokens} tokens of Python source and agent chats; {record['pyjet']}; {record['llama_cpp']}; {record['date']}."
+    return markdown(["KL divergence, nats", "mean", "median", "99%", "max", "same top token"], rows, note)
+
+
+def bench_table(record: dict[str, Any]) -> str:
+    """Tokens per second of one sequence beside llama.cpp."""
+    rows = [
+        [f"{r['task']} {r['tokens']}", f"{r['pyjet']:,.0f}", f"{r['llama.cpp']:,.0f}", f"{r['ratio']:.2f}"]
+        for r in record["results"]
+    ]
+    note = (
+        f"{record['model']}, {record['device']}, {record['threads']} threads, {record['kv']} KV, median of "
+        f"{record['repeat']}; {record['llama_cpp']}; {record['date']}."
+    )
+    return markdown(["tokens per second", "pyjet", "llama.cpp", "ratio"], rows, note)
+
+
+def eval_table(record: dict[str, Any]) -> str:
+    """Chats whose tool calls are exactly right."""
+    rows = [[kind, f"{right} of {total}"] for kind, (right, total) in record["by_kind"].items()]
+    note = f"llama.cpp on the same file: {record['bound']} of {record['total']}; {record['date']}."
+    return markdown(["chats", "right"], rows, note)
+
+
+# table name -> (results file, renderer)
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "kl-cpu": ("kl-cpu.json", kl_table),
+    "bench-cpu": ("bench-cpu.json", bench_table),
+    "eval-chats": ("eval-chats.json", eval_table),
+}
+
+
+def render(name: str) -> str:
+    """The named table, from its results file."""
+    if name not in TABLES:
+        raise click.ClickException(f"the README names an unknown table: {name}")
+    file, renderer = TABLES[name]
+    return renderer(json.loads((RESULTS / file).read_text(encoding="utf-8")))
+
+
+def fill(text: str) -> str:
+    """The text with every marked table replaced."""
+    return MARKED.sub(lambda match: match[1] + render(match["name"]) + match[3], text)
+
+
+@click.command(help=__doc__)
+@click.option("--check", is_flag=True, help="Fail when the README differs from the results.")
+@click.option("--file", type=click.Path(path_type=Path), default=ROOT / "README.md", show_default=False)
+def main(check: bool, file: Path) -> None:
+    old = file.read_text(encoding="utf-8")
+    new = fill(old)
+    if check:
+        click.echo("up to date" if new == old else f"{file.name} is out of date: python -m bench.report")
+        sys.exit(int(new != old))
+    file.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""A pyjet-server for the length of a measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+
+SERVE = "import sys; from pyjet.server.main import main; sys.exit(main())"
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running_server(options: Sequence[str] = (), timeout_s: float = 120) -> Iterator[str]:
+    """Start pyjet-server on a free port, wait until it is healthy, yield its URL, stop it.
+
+    Raises RuntimeError with the end of its log when it does not become ready.
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryFile() as log:
+        command = [sys.executable, "-c", SERVE, "--host", "127.0.0.1", "--port", str(port), *options]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            if not _becomes_healthy(process, url, timeout_s):
+                log.seek(0)
+                tail = log.read()[-4000:].decode(errors="replace")
+                raise RuntimeError(f"pyjet-server did not become ready in {timeout_s:.0f} s:\n{tail}")
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _becomes_healthy(process: subprocess.Popen[bytes], url: str, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=5) as response:
+                if response.status == 200:
+                    return True
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    return False

@@ -1,0 +1,1 @@
+"""Tool calls of agent chats with known answers."""

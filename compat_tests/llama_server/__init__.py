@@ -1,0 +1,1 @@
+"""llama-server's own pytest suite, run unchanged against pyjet-server."""
