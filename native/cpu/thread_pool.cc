@@ -8,7 +8,10 @@ namespace pj::cpu {
 
 namespace {
 
-// About 50 microseconds: longer than the gap between two regions of a step.
+constexpr uint64_t kOpen = 1u << 15;
+constexpr uint64_t kInside = kOpen - 1;
+constexpr int kEpochShift = 16;
+// Some 50 microseconds: longer than the gap between two regions of a step.
 constexpr int kSpins = 2000;
 
 inline void pause_cpu() {
@@ -20,7 +23,7 @@ inline void pause_cpu() {
 }
 
 int resolve(int n_threads) {
-    if (n_threads > 0) return n_threads;
+    if (n_threads > 0) return n_threads < 256 ? n_threads : 256;
     const unsigned n = std::thread::hardware_concurrency();
     return n ? static_cast<int>(n) : 1;
 }
@@ -32,10 +35,9 @@ ThreadPool::ThreadPool(int n_threads) : n_threads_(resolve(n_threads)) {
 }
 
 ThreadPool::~ThreadPool() {
+    stop_.store(true);
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        stop_ = true;
-        epoch_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
     for (std::thread &thread : threads_) thread.join();
@@ -50,36 +52,56 @@ void ThreadPool::run(int n, Call call, const void *context) {
     context_ = context;
     n_ = n;
     next_.store(0, std::memory_order_relaxed);
-    busy_.store(n_threads_ - 1, std::memory_order_relaxed);
-    {
-        // The lock orders the epoch with a worker that is about to sleep.
-        std::lock_guard<std::mutex> lock(mutex_);
-        epoch_.fetch_add(1, std::memory_order_release);
+    const uint64_t epoch = (gate_.load() >> kEpochShift) + 1;
+    gate_.store(epoch << kEpochShift | kOpen);
+    if (sleepers_.load() > 0) {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+        }
+        wake_.notify_all();
     }
-    wake_.notify_all();
     work();
-    for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+    uint64_t gate = gate_.fetch_and(~kOpen) & ~kOpen;
+    for (int spins = 0; (gate & kInside) != 0; gate = gate_.load(std::memory_order_acquire)) {
+        if (++spins < kSpins) {
+            pause_cpu();
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+void ThreadPool::sleep(uint64_t seen_epoch) {
+    sleepers_.fetch_add(1);
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [&] { return stop_.load() || gate_.load() >> kEpochShift != seen_epoch; });
+    }
+    sleepers_.fetch_sub(1);
+}
+
+bool ThreadPool::wait_for_region(uint64_t seen_epoch) {
+    for (int spins = 0;; ++spins) {
+        if (stop_.load(std::memory_order_relaxed)) return false;
+        if (gate_.load(std::memory_order_acquire) >> kEpochShift != seen_epoch) return true;
         if (spins < kSpins) {
             pause_cpu();
         } else {
-            std::this_thread::yield();  // more workers than free cores
+            sleep(seen_epoch);
         }
     }
 }
 
 void ThreadPool::worker_main() {
-    uint64_t seen = 0;
-    for (;;) {
-        for (int spins = 0; epoch_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) pause_cpu();
-        if (epoch_.load(std::memory_order_acquire) == seen) {
-            std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [&] { return epoch_.load(std::memory_order_acquire) != seen; });
+    uint64_t seen_epoch = 0;
+    while (wait_for_region(seen_epoch)) {
+        uint64_t gate = gate_.load(std::memory_order_acquire);
+        while ((gate & kOpen) && !gate_.compare_exchange_weak(gate, gate + 1)) {
         }
-        // The caller waits for every worker before it starts another region, so exactly one has begun.
-        ++seen;
-        if (stop_) return;
+        seen_epoch = gate >> kEpochShift;
+        if (!(gate & kOpen)) continue;  // too late for this region
         work();
-        busy_.fetch_sub(1, std::memory_order_release);
+        gate_.fetch_sub(1, std::memory_order_release);
     }
 }
 

@@ -1,8 +1,10 @@
 // A fixed team of threads for the regions of a step. The caller is worker 0.
 //
 // Regions are short (tens of microseconds) and follow each other closely, so workers spin for a
-// while before they sleep. Work is never split by timing: which worker computes a piece may vary,
-// the piece itself and the order of its sums may not (batch invariance).
+// while before they sleep. A worker that wakes too late for a region stays out of it: the caller
+// never waits for a thread that has not begun, which keeps a busy machine usable.
+// Work is never split by timing: which worker computes a piece may vary, the piece itself and the
+// order of its sums may not (batch invariance).
 #pragma once
 
 #include <atomic>
@@ -41,20 +43,23 @@ class ThreadPool {
     void run(int n, Call call, const void *context);
     void work();
     void worker_main();
+    bool wait_for_region(uint64_t seen_epoch);
+    void sleep(uint64_t seen_epoch);
 
     int n_threads_;
     std::vector<std::thread> threads_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    bool stop_ = false;
+    std::atomic<int> sleepers_{0};
+    std::atomic<bool> stop_{false};
 
-    // The current region. Published by a store to epoch_.
+    // The current region; written only while the gate is closed and nobody is inside.
     Call call_ = nullptr;
     const void *context_ = nullptr;
     int n_ = 0;
     std::atomic<int> next_{0};
-    std::atomic<int> busy_{0};  // workers that have not left the region
-    std::atomic<uint64_t> epoch_{0};
+    // epoch << 16 | open << 15 | workers inside
+    std::atomic<uint64_t> gate_{0};
 };
 
 }  // namespace pj::cpu

@@ -1,0 +1,227 @@
+// The C boundary: checks arguments, calls the backend, turns exceptions into codes.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "core/engine.h"
+#include "core/status.h"
+#include "core/step_check.h"
+#include "cpu/engine.h"
+#include "cpu/isa.h"
+#include "cpu/op_matmul.h"
+
+struct pj_engine {
+    pj::EngineLimits limits;
+    std::unique_ptr<pj::Engine> backend;
+};
+
+namespace {
+
+using pj::fail;
+
+// Runs body and reports what it throws.
+template <class Body>
+int32_t guarded(const Body &body) noexcept {
+    try {
+        body();
+        pj::set_last_error("");
+        return PJ_OK;
+    } catch (const pj::Error &e) {
+        pj::set_last_error(e.what());
+        return e.code();
+    } catch (const std::bad_alloc &) {
+        pj::set_last_error("out of host memory");
+        return PJ_ERR_MEMORY;
+    } catch (const std::exception &e) {
+        pj::set_last_error(e.what());
+        return PJ_ERR_INTERNAL;
+    } catch (...) {
+        pj::set_last_error("unknown exception");
+        return PJ_ERR_INTERNAL;
+    }
+}
+
+void not_null(const void *pointer, const char *name) {
+    if (!pointer) fail(PJ_ERR_ARGUMENT, "%s is NULL", name);
+}
+
+pj::Engine &backend(const pj_engine *engine) {
+    not_null(engine, "engine");
+    return *engine->backend;
+}
+
+int checked_slot(const pj_engine *engine, int32_t slot) {
+    const int n = engine->limits.config.n_state_slots;
+    if (slot < 0 || slot >= n) fail(PJ_ERR_ARGUMENT, "state slot %d is outside 0..%d", slot, n - 1);
+    return slot;
+}
+
+void check_pages(const pj_engine *engine, const int32_t *pages, int32_t n, const char *name) {
+    if (n < 0) fail(PJ_ERR_ARGUMENT, "the number of pages is %d", n);
+    if (n > 0) not_null(pages, name);
+    for (int i = 0; i < n; ++i)
+        if (pages[i] < 0 || pages[i] >= engine->limits.config.n_pages)
+            fail(PJ_ERR_ARGUMENT, "%s[%d] is %d, the pool has %d pages", name, i, pages[i],
+                 engine->limits.config.n_pages);
+}
+
+void check_size(uint64_t given, uint64_t needed) {
+    if (given != needed)
+        fail(PJ_ERR_ARGUMENT, "the buffer has %llu bytes, needed are %llu", static_cast<unsigned long long>(given),
+             static_cast<unsigned long long>(needed));
+}
+
+std::unique_ptr<pj::Engine> make_backend(const pj::Model &model, const pj_config &config) {
+    if (config.device == PJ_DEVICE_CPU) return std::make_unique<pj::cpu::CpuEngine>(model, config);
+    if (config.device == PJ_DEVICE_CUDA)
+        fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend; use the CPU device");
+    fail(PJ_ERR_ARGUMENT, "pj_config.device is %d; 0 is the CPU, 1 is CUDA", config.device);
+}
+
+}  // namespace
+
+int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engine **engine) {
+    return guarded([&] {
+        not_null(engine, "engine");
+        *engine = nullptr;
+        not_null(model, "model");
+        not_null(config, "config");
+        const pj::Model read = pj::read_model(*model);
+        pj::check_config(*config, read.shape);
+        auto made = std::make_unique<pj_engine>();
+        made->limits = {read.shape, *config};
+        made->backend = make_backend(read, *config);
+        *engine = made.release();
+    });
+}
+
+void pj_engine_destroy(pj_engine *engine) { delete engine; }
+
+int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        not_null(in, "in");
+        not_null(out, "out");
+        pj::check_step(engine->limits, b, *in, *out);
+        b.step(*in, *out);
+    });
+}
+
+uint64_t pj_state_bytes(const pj_engine *engine) { return engine ? engine->backend->state_bytes() : 0; }
+
+uint64_t pj_page_bytes(const pj_engine *engine) { return engine ? engine->backend->page_bytes() : 0; }
+
+int32_t pj_state_commit(pj_engine *engine, int32_t slot, int32_t n_accept) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        checked_slot(engine, slot);
+        if (n_accept < 0 || n_accept > b.pending(slot))
+            fail(PJ_ERR_ARGUMENT, "n_accept is %d, slot %d has %d pending rows", n_accept, slot, b.pending(slot));
+        b.state_commit(slot, n_accept);
+    });
+}
+
+int32_t pj_state_reset(pj_engine *engine, int32_t slot) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        b.state_reset(checked_slot(engine, slot));
+    });
+}
+
+int32_t pj_state_copy(pj_engine *engine, int32_t from_slot, int32_t to_slot) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        checked_slot(engine, from_slot);
+        b.state_copy(from_slot, checked_slot(engine, to_slot));
+    });
+}
+
+int32_t pj_state_read(pj_engine *engine, int32_t slot, void *host, uint64_t n_bytes) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        not_null(host, "host");
+        check_size(n_bytes, b.state_bytes());
+        b.state_read(checked_slot(engine, slot), host);
+    });
+}
+
+int32_t pj_state_write(pj_engine *engine, int32_t slot, const void *host, uint64_t n_bytes) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        not_null(host, "host");
+        check_size(n_bytes, b.state_bytes());
+        b.state_write(checked_slot(engine, slot), host);
+    });
+}
+
+int32_t pj_pages_copy(pj_engine *engine, const int32_t *from, const int32_t *to, int32_t n) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        check_pages(engine, from, n, "from");
+        check_pages(engine, to, n, "to");
+        b.pages_copy(from, to, n);
+    });
+}
+
+int32_t pj_pages_read(pj_engine *engine, const int32_t *pages, int32_t n, void *host, uint64_t n_bytes) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        check_pages(engine, pages, n, "pages");
+        check_size(n_bytes, n * b.page_bytes());
+        if (n) not_null(host, "host");
+        b.pages_read(pages, n, host);
+    });
+}
+
+int32_t pj_pages_write(pj_engine *engine, const int32_t *pages, int32_t n, const void *host, uint64_t n_bytes) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        check_pages(engine, pages, n, "pages");
+        check_size(n_bytes, n * b.page_bytes());
+        if (n) not_null(host, "host");
+        b.pages_write(pages, n, host);
+    });
+}
+
+int32_t pj_abi_version(void) { return PJ_ABI_VERSION; }
+
+const char *pj_last_error(void) { return pj::last_error(); }
+
+const char *pj_build_info(void) {
+    static const std::string text = "pyjet " PJ_VERSION "; cpu: " + pj::cpu::compiled_isas() + "; cuda: none";
+    return text.c_str();
+}
+
+int32_t pj_cpu_isa(void) { return pj::cpu::best_isa(); }
+
+int32_t pj_engine_info(const pj_engine *engine, pj_info *info) {
+    return guarded([&] {
+        const pj::Engine &b = backend(engine);
+        not_null(info, "info");
+        b.info(*info);
+    });
+}
+
+int32_t pj_engine_op_times(const pj_engine *engine, pj_op_time *times, int32_t capacity) {
+    int32_t n = 0;
+    guarded([&] {
+        const std::vector<pj_op_time> all = backend(engine).op_times();
+        n = static_cast<int32_t>(all.size());
+        if (times) std::copy_n(all.begin(), std::min(n, std::max(capacity, 0)), times);
+    });
+    return n;
+}
+
+int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_out,
+                     const float *x, int32_t n_rows, float *y, int32_t isa, int32_t n_threads, int32_t repeat,
+                     double *us_per_call) {
+    return guarded([&] {
+        pj::cpu::op_matmul(ggml_type, weight, n_bytes, n_in, n_out, x, n_rows, y, isa, n_threads, repeat, us_per_call);
+    });
+}
+
+int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
+                         float *out) {
+    return guarded([&] { pj::cpu::op_dequantize(ggml_type, weight, n_bytes, n_in, n_rows, out); });
+}

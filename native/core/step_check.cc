@@ -1,0 +1,126 @@
+#include "core/step_check.h"
+
+#include <vector>
+
+#include "core/status.h"
+
+namespace pj {
+
+namespace {
+
+void in_range(const char *field, int64_t value, int64_t lowest, int64_t highest) {
+    if (value < lowest || value > highest)
+        fail(PJ_ERR_ARGUMENT, "%s is %lld, allowed are %lld..%lld", field, static_cast<long long>(value),
+             static_cast<long long>(lowest), static_cast<long long>(highest));
+}
+
+void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, int index) {
+    const pj_seq &s = in.seqs[index];
+    in_range("pj_seq.state_slot", s.state_slot, 0, limits.config.n_state_slots - 1);
+    in_range("pj_seq.n_rows", s.n_rows, 1, in.n_rows);
+    in_range("pj_seq.row_begin", s.row_begin, 0, in.n_rows - s.n_rows);
+    in_range("pj_seq.n_spec", s.n_spec, 0, s.n_rows < limits.config.max_spec ? s.n_rows : limits.config.max_spec);
+    in_range("pj_seq.n_pages", s.n_pages, 1, in.n_page_entries);
+    in_range("pj_seq.page_begin", s.page_begin, 0, in.n_page_entries - s.n_pages);
+    if (s.flags & ~static_cast<uint32_t>(PJ_SEQ_RESET)) fail(PJ_ERR_ARGUMENT, "pj_seq.flags has unknown bits");
+    const bool reset = s.flags & PJ_SEQ_RESET;
+    in_range("pj_seq.n_accept", s.n_accept, 0, reset ? 0 : engine.pending(s.state_slot));
+    if (in.kind == PJ_STEP_MTP && (s.n_spec || s.n_accept || reset))
+        fail(PJ_ERR_ARGUMENT, "an MTP step has no speculative rows, no accepted rows and no reset");
+    const int first = in.row_position[s.row_begin];
+    if (reset && first != 0) fail(PJ_ERR_ARGUMENT, "sequence %d resets its state at position %d, not 0", index, first);
+    for (int i = 0; i < s.n_rows; ++i) {
+        const int row = s.row_begin + i;
+        if (in.row_seq[row] != index) fail(PJ_ERR_ARGUMENT, "row %d does not belong to sequence %d", row, index);
+        if (in.row_position[row] != first + i)
+            fail(PJ_ERR_ARGUMENT, "row %d is at position %d, its sequence continues at %d", row, in.row_position[row],
+                 first + i);
+    }
+    const int64_t covered = static_cast<int64_t>(s.n_pages) * limits.config.page_tokens;
+    if (first + static_cast<int64_t>(s.n_rows) > covered)
+        fail(PJ_ERR_ARGUMENT, "sequence %d reaches position %d, its %d pages hold %lld tokens", index,
+             first + s.n_rows - 1, s.n_pages, static_cast<long long>(covered));
+}
+
+// A page written by one sequence must not be in the table of another one of the step.
+void check_pages(const EngineLimits &limits, const pj_step_in &in) {
+    const int page_tokens = limits.config.page_tokens;
+    std::vector<int32_t> writer(limits.config.n_pages, -1);
+    for (int i = 0; i < in.n_seqs; ++i) {
+        const pj_seq &s = in.seqs[i];
+        const int first = in.row_position[s.row_begin];
+        for (int p = first / page_tokens; p <= (first + s.n_rows - 1) / page_tokens; ++p) {
+            int32_t &owner = writer[in.page_table[s.page_begin + p]];
+            if (owner != -1)
+                fail(PJ_ERR_ARGUMENT, "page %d is written twice in one step", in.page_table[s.page_begin + p]);
+            owner = i;
+        }
+    }
+    for (int i = 0; i < in.n_seqs; ++i) {
+        const pj_seq &s = in.seqs[i];
+        for (int p = 0; p < s.n_pages; ++p) {
+            const int owner = writer[in.page_table[s.page_begin + p]];
+            if (owner != -1 && owner != i)
+                fail(PJ_ERR_ARGUMENT, "page %d is written by sequence %d and read by sequence %d",
+                     in.page_table[s.page_begin + p], owner, i);
+        }
+    }
+}
+
+}  // namespace
+
+void check_config(const pj_config &c, const Shape &shape) {
+    if (c.abi_version != PJ_ABI_VERSION)
+        fail(PJ_ERR_ARGUMENT, "pj_config.abi_version is %d, this library speaks %d", c.abi_version, PJ_ABI_VERSION);
+    in_range("pj_config.page_tokens", c.page_tokens, 16, 1024);
+    if (c.page_tokens % 16) fail(PJ_ERR_ARGUMENT, "pj_config.page_tokens is %d, not a multiple of 16", c.page_tokens);
+    in_range("pj_config.n_pages", c.n_pages, 1, 1 << 24);
+    in_range("pj_config.n_state_slots", c.n_state_slots, 1, 1 << 16);
+    in_range("pj_config.max_rows", c.max_rows, 1, 1 << 16);
+    in_range("pj_config.max_seqs", c.max_seqs, 1, 1 << 12);
+    in_range("pj_config.max_spec", c.max_spec, 0, 15);
+    in_range("pj_config.kv_type_k", c.kv_type_k, PJ_KV_F16, PJ_KV_Q8_0);
+    in_range("pj_config.kv_type_v", c.kv_type_v, PJ_KV_F16, PJ_KV_Q8_0);
+    (void)shape;
+}
+
+void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, const pj_step_out &out) {
+    const Shape &shape = limits.shape;
+    in_range("pj_step_in.kind", in.kind, PJ_STEP_TRUNK, PJ_STEP_MTP);
+    if (in.kind == PJ_STEP_MTP && !shape.n_nextn) fail(PJ_ERR_ARGUMENT, "this model has no MTP block");
+    in_range("pj_step_in.n_rows", in.n_rows, 1, limits.config.max_rows);
+    in_range("pj_step_in.n_seqs", in.n_seqs, 1, limits.config.max_seqs);
+    in_range("pj_step_in.n_page_entries", in.n_page_entries, 1, 1 << 28);
+    if (!in.row_token || !in.row_position || !in.row_seq || !in.row_flags || !in.seqs || !in.page_table)
+        fail(PJ_ERR_ARGUMENT, "an array of pj_step_in is NULL");
+    if ((in.kind == PJ_STEP_MTP) != (in.row_hidden != nullptr))
+        fail(PJ_ERR_ARGUMENT, "row_hidden belongs to MTP steps and to them only");
+    int n_logits = 0, n_hidden = 0, n_argmax = 0;
+    for (int row = 0; row < in.n_rows; ++row) {
+        in_range("row_token", in.row_token[row], 0, shape.n_vocab - 1);
+        in_range("row_position", in.row_position[row], 0, shape.n_ctx_train - 1);
+        in_range("row_seq", in.row_seq[row], 0, in.n_seqs - 1);
+        n_logits += (in.row_flags[row] & PJ_ROW_LOGITS) != 0;
+        n_hidden += (in.row_flags[row] & PJ_ROW_HIDDEN) != 0;
+        n_argmax += (in.row_flags[row] & PJ_ROW_ARGMAX) != 0;
+    }
+    if (n_logits && (!out.logits || out.logits_rows < n_logits))
+        fail(PJ_ERR_ARGUMENT, "%d rows want logits, pj_step_out holds %d", n_logits, out.logits ? out.logits_rows : 0);
+    if (n_hidden && (!out.hidden || out.hidden_rows < n_hidden))
+        fail(PJ_ERR_ARGUMENT, "%d rows want hidden rows, pj_step_out holds %d", n_hidden,
+             out.hidden ? out.hidden_rows : 0);
+    if (n_argmax && !out.argmax) fail(PJ_ERR_ARGUMENT, "%d rows want argmax, pj_step_out.argmax is NULL", n_argmax);
+    for (int i = 0; i < in.n_page_entries; ++i) in_range("page_table", in.page_table[i], 0, limits.config.n_pages - 1);
+    int rows = 0;
+    std::vector<uint8_t> used(limits.config.n_state_slots, 0);
+    for (int i = 0; i < in.n_seqs; ++i) {
+        check_seq(limits, engine, in, i);
+        rows += in.seqs[i].n_rows;
+        if (used[in.seqs[i].state_slot]++)
+            fail(PJ_ERR_ARGUMENT, "state slot %d is used by two sequences of one step", in.seqs[i].state_slot);
+    }
+    if (rows != in.n_rows) fail(PJ_ERR_ARGUMENT, "the sequences have %d rows, the step has %d", rows, in.n_rows);
+    check_pages(limits, in);
+}
+
+}  // namespace pj
