@@ -1,0 +1,208 @@
+// The vector operations that the products are written in, for one instruction set each.
+//
+// A vector holds kWidth outputs of a tile: floats, or four consecutive inputs of each as bytes.
+// dot() is exact in int32 on every instruction set; everything in float is the same operation on
+// each lane, so AVX2 and AVX-512 give the same bits.
+#pragma once
+
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/simd.h"
+
+namespace pj::cpu::PJ_ISA {
+
+// Largest stored integer of a weight, which decides how a dot product may be summed.
+enum class Range { k4Bits = 15, k5Bits = 31, k6Bits = 63, k8Bits = 255 };
+
+#if defined(__AVX512VNNI__)
+
+constexpr int kWidth = 16;
+constexpr int kMaxRows = 8;
+// Whether integers of Range::k8Bits are kept as value + 128 (true) or as the value itself.
+constexpr bool kUnsigned8 = true;
+typedef __m512 VF;
+typedef __m512i VI;
+
+static inline VF vf_zero() { return _mm512_setzero_ps(); }
+static inline VF vf_set(float x) { return _mm512_set1_ps(x); }
+static inline VF vf_add(VF a, VF b) { return _mm512_add_ps(a, b); }
+static inline VF vf_mul(VF a, VF b) { return _mm512_mul_ps(a, b); }
+static inline VF vf_fma(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
+static inline VF vf_fnma(VF a, VF b, VF c) { return _mm512_fnmadd_ps(a, b, c); }
+static inline VF vf_from_int(VI a) { return _mm512_cvtepi32_ps(a); }
+static inline VF vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline VF vf_load_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline VF vf_load_bf16(const uint16_t *p) {
+    const VI wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline VF vf_load_int8(const int8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+static inline void vf_store(float *p, VF v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+
+static inline VI vi_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline VI vi_low_nibbles(VI v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
+static inline VI vi_high_nibbles(VI v) { return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15)); }
+static inline VI vi_flip_sign(VI v) { return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80)); }
+static inline VI vi_table(const int8_t *table) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
+}
+static inline VI vi_lookup(VI table, VI index) { return _mm512_shuffle_epi8(table, index); }
+
+template <Range kRange, int kQuads>
+static inline VI dot(const VI *w, const int8_t *x) {
+    VI sum = _mm512_setzero_si512();
+    for (int i = 0; i < kQuads; ++i) {
+        int32_t four;
+        std::memcpy(&four, x + 4 * i, sizeof four);
+        sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_set1_epi32(four));
+    }
+    return sum;
+}
+
+#elif defined(__AVX2__)
+
+constexpr int kWidth = 8;
+constexpr int kMaxRows = 4;
+constexpr bool kUnsigned8 = false;
+typedef __m256 VF;
+typedef __m256i VI;
+
+static inline VF vf_zero() { return _mm256_setzero_ps(); }
+static inline VF vf_set(float x) { return _mm256_set1_ps(x); }
+static inline VF vf_add(VF a, VF b) { return _mm256_add_ps(a, b); }
+static inline VF vf_mul(VF a, VF b) { return _mm256_mul_ps(a, b); }
+static inline VF vf_fma(VF a, VF b, VF c) { return _mm256_fmadd_ps(a, b, c); }
+static inline VF vf_fnma(VF a, VF b, VF c) { return _mm256_fnmadd_ps(a, b, c); }
+static inline VF vf_from_int(VI a) { return _mm256_cvtepi32_ps(a); }
+static inline VF vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline VF vf_load_half(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline VF vf_load_bf16(const uint16_t *p) {
+    const VI wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline VF vf_load_int8(const int8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+static inline void vf_store(float *p, VF v, int n) {
+    if (n == kWidth) return _mm256_storeu_ps(p, v);
+    float lanes[kWidth];
+    _mm256_storeu_ps(lanes, v);
+    for (int i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+static inline VI vi_load(const uint8_t *p) { return _mm256_loadu_si256((const VI *)p); }
+static inline VI vi_low_nibbles(VI v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
+static inline VI vi_high_nibbles(VI v) { return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15)); }
+static inline VI vi_flip_sign(VI v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80)); }
+static inline VI vi_table(const int8_t *table) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+}
+static inline VI vi_lookup(VI table, VI index) { return _mm256_shuffle_epi8(table, index); }
+
+// maddubs adds two products in 16 bits: 2 * 127 * weight. This many such sums fit an int16.
+template <Range kRange>
+constexpr int sums_in_int16() {
+    return kRange == Range::k8Bits ? 1 : 32767 / (2 * 127 * (int)kRange);
+}
+
+template <Range kRange, int kQuads>
+static inline VI dot(const VI *w, const int8_t *x) {
+    constexpr int kSums = sums_in_int16<kRange>();
+    const VI ones = _mm256_set1_epi16(1);
+    VI sum = _mm256_setzero_si256();
+    for (int begin = 0; begin < kQuads; begin += kSums) {
+        VI partial = _mm256_setzero_si256();
+        for (int i = begin; i < begin + kSums && i < kQuads; ++i) {
+            int32_t four;
+            std::memcpy(&four, x + 4 * i, sizeof four);
+            VI unsigned_side = w[i], signed_side = _mm256_set1_epi32(four);
+            if (kRange == Range::k8Bits) {  // |w| * (x with the sign of w): at most 128 * 127
+                signed_side = _mm256_sign_epi8(signed_side, w[i]);
+                unsigned_side = _mm256_abs_epi8(w[i]);
+            }
+            partial = _mm256_add_epi16(partial, _mm256_maddubs_epi16(unsigned_side, signed_side));
+        }
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(partial, ones));
+    }
+    return sum;
+}
+
+#else
+
+constexpr int kWidth = 16;
+constexpr int kMaxRows = 2;
+constexpr bool kUnsigned8 = true;
+typedef F16 VF;
+typedef I16 VI;
+typedef uint8_t Bytes __attribute__((vector_size(64)));
+typedef int16_t Words __attribute__((vector_size(64)));
+typedef uint16_t UnsignedWords __attribute__((vector_size(64)));
+
+static inline VF vf_zero() { return VF{}; }
+static inline VF vf_set(float x) { return broadcast(x); }
+static inline VF vf_add(VF a, VF b) { return a + b; }
+static inline VF vf_mul(VF a, VF b) { return a * b; }
+static inline VF vf_fma(VF a, VF b, VF c) { return fma(a, b, c); }
+static inline VF vf_fnma(VF a, VF b, VF c) { return fma(-a, b, c); }
+static inline VF vf_from_int(VI a) { return __builtin_convertvector(a, VF); }
+static inline VF vf_load(const float *p) { return load(p); }
+static inline VF vf_load_half(const uint16_t *p) { return load_half(p); }
+static inline VF vf_load_bf16(const uint16_t *p) {
+    uint32_t wide[kWidth];
+    for (int i = 0; i < kWidth; ++i) wide[i] = (uint32_t)p[i] << 16;
+    VF v;
+    std::memcpy(&v, wide, sizeof v);
+    return v;
+}
+static inline VF vf_load_int8(const int8_t *p) {
+    float wide[kWidth];
+    for (int i = 0; i < kWidth; ++i) wide[i] = p[i];
+    return load(wide);
+}
+static inline void vf_store(float *p, VF v, int n) { std::memcpy(p, &v, n * sizeof(float)); }
+
+static inline VI vi_load(const uint8_t *p) {
+    VI v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline VI vi_low_nibbles(VI v) { return (VI)((Bytes)v & 15); }
+static inline VI vi_high_nibbles(VI v) { return (VI)((Bytes)v >> 4); }
+static inline VI vi_flip_sign(VI v) { return (VI)((Bytes)v ^ 0x80); }
+static inline VI vi_table(const int8_t *table) {
+    int8_t wide[64];
+    for (int i = 0; i < 64; ++i) wide[i] = table[i % 16];
+    VI v;
+    std::memcpy(&v, wide, sizeof v);
+    return v;
+}
+static inline VI vi_lookup(VI table, VI index) {
+    uint8_t from[64], to[64];
+    std::memcpy(to, &index, sizeof to);
+    std::memcpy(from, &table, sizeof from);
+    for (int i = 0; i < 64; ++i) to[i] = from[to[i]];
+    return vi_load(to);
+}
+
+// Products of bytes fit int16 (255 * 127); the two halves of each 32-bit lane are added as int32.
+static inline VI add_halves(Words v) { return ((VI)v << 16 >> 16) + ((VI)v >> 16); }
+
+template <Range kRange, int kQuads>
+static inline VI dot(const VI *w, const int8_t *x) {
+    VI sum = {};
+    for (int i = 0; i < kQuads; ++i) {
+        const int8_t *four = x + 4 * i;
+        const VI even = VI{} + (int32_t)((uint32_t)(uint16_t)four[0] | (uint32_t)(uint16_t)four[2] << 16);
+        const VI odd = VI{} + (int32_t)((uint32_t)(uint16_t)four[1] | (uint32_t)(uint16_t)four[3] << 16);
+        sum += add_halves((Words)((UnsignedWords)w[i] & 255) * (Words)even);
+        sum += add_halves((Words)((UnsignedWords)w[i] >> 8) * (Words)odd);
+    }
+    return sum;
+}
+
+#endif
+
+constexpr int kParts = kTile / kWidth;  // vectors of a tile
+
+}  // namespace pj::cpu::PJ_ISA
