@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from pyjet.engine.client import RequestStream
 from pyjet.engine.request import (
@@ -56,7 +56,7 @@ class Progress:
     time_ms: int
 
 
-Item = Union[Started, Progress, Chunk, Result]
+Item = Started | Progress | Chunk | Result
 
 
 class Job:

@@ -32,7 +32,7 @@ def probs_entry(
 
 
 def _candidate(token: int, number: float, value: str, tokenizer: Tokenizer, special: bool) -> dict[str, Any]:
-    raw = tokenizer.token_bytes(token) if special or not tokenizer.is_control(token) else b""
+    raw = tokenizer.token_bytes(token) if special or not tokenizer.is_special(token) else b""
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(raw)  # drops an incomplete character at the end
     return {"id": token, "token": text, "bytes": list(raw), value: _json_number(number)}
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
-from werkzeug.wrappers import Response
+from flask import Response
 
+from pyjet.server import jsonio
 from pyjet.server.errors import ApiError, server_error
 from pyjet.server.generation import Item, Job
-from pyjet.server.jsonio import dump_json
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -38,7 +38,7 @@ class StreamFormat(Protocol):
 
 def frame(payload: Any) -> bytes:
     """One ``data:`` event with a JSON payload."""
-    return b"data: " + dump_json(payload) + b"\n\n"
+    return b"data: " + jsonio.dump(payload) + b"\n\n"
 
 
 class StreamResponse(Response):

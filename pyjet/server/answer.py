@@ -1,0 +1,34 @@
+"""From parameters and prompts to an HTTP response, streamed or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from flask import Response
+
+from pyjet.server import jsonio
+from pyjet.server.choice import Result
+from pyjet.server.generation import ClientGone, Job
+from pyjet.server.http import client_gone
+from pyjet.server.params import CompletionParams
+from pyjet.server.sse import StreamFormat, start_stream
+
+
+class AnswerFormat(StreamFormat, Protocol):
+    """How one API shows a generation, as events and as one object."""
+
+    def response(self, results: Sequence[Result]) -> Any:
+        """The JSON value of an answer that is not streamed."""
+        ...
+
+
+def answer(params: CompletionParams, job: Job, form: AnswerFormat) -> Response:
+    """Generate and respond. ApiError when a generation fails before anything was sent."""
+    gone = client_gone()
+    if params.stream:
+        return start_stream(job, form, gone, params.sse_ping_interval)
+    try:
+        return jsonio.response(form.response(job.run(gone)))
+    except ClientGone:
+        return Response(status=499)  # nobody reads it

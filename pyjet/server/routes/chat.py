@@ -1,0 +1,103 @@
+"""Chat completion in OpenAI's form, with tools and reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response
+
+from pyjet.chat.messages import prepare_chat
+from pyjet.chat.template import TemplateError
+from pyjet.chat.types import ChatError, ChatOptions, PreparedChat
+from pyjet.server import jsonio
+from pyjet.server.answer import answer
+from pyjet.server.chat_results import ChatFormat
+from pyjet.server.errors import ApiError
+from pyjet.server.generation import Job
+from pyjet.server.json_fields import lenient_int
+from pyjet.server.params import CompletionParams, check_supported, not_supported, parse_params
+
+if TYPE_CHECKING:
+    from pyjet.server.service import Service
+
+
+def register(app: Flask, service: Service) -> None:
+    """Add ``/chat/completions`` and ``/chat/completions/input_tokens``, both also below ``/v1``."""
+
+    def complete() -> Response:
+        body = jsonio.request_value()
+        prepared = prepare(service, body)
+        params = chat_params(service, body, prepared)
+        check_supported(params)
+        job = Job(service, params, [encode_prompt(service, prepared)])
+        form = ChatFormat(service, params, prepared)
+        form.end_choice = job.end_choice
+        return answer(params, job, form)
+
+    def input_tokens() -> Response:
+        prepared = prepare(service, jsonio.request_value())
+        n_tokens = len(encode_prompt(service, prepared))
+        return jsonio.response({"input_tokens": n_tokens, "object": "response.input_tokens"})
+
+    for prefix in ("", "/v1"):
+        path = f"{prefix}/chat/completions"
+        app.add_url_rule(path, f"chat:{path}", complete, methods=["POST"])
+        app.add_url_rule(f"{path}/input_tokens", f"chat_tokens:{path}", input_tokens, methods=["POST"])
+
+
+def chat_options(service: Service) -> ChatOptions:
+    """The command line's part of a chat request."""
+    options = service.options
+    return ChatOptions(
+        jinja=options.jinja,
+        template_kwargs=options.chat_template_kwargs,
+        reasoning=options.reasoning,
+        reasoning_format=options.reasoning_format,
+        reasoning_effort=None if options.reasoning_effort == "default" else options.reasoning_effort,
+        reasoning_preserve=options.reasoning_preserve,
+        prefill_assistant=options.prefill_assistant,
+        skip_chat_parsing=options.skip_chat_parsing,
+        add_bos=service.tokenizer.add_bos,
+        add_eos=service.tokenizer.add_eos,
+    )
+
+
+def prepare(service: Service, body: Any) -> PreparedChat:
+    """Validate and render a chat request; ApiError with llama-server's status and text."""
+    try:
+        return prepare_chat(body, service.chat_template, chat_options(service))
+    except ChatError as error:
+        raise ApiError(error.status, error.message, error.type) from error
+    except TemplateError as error:
+        raise ApiError(500, str(error)) from error
+
+
+def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
+    """Tokens of the rendered prompt; special tokens in it are recognised."""
+    return service.tokenizer.encode(prepared.prompt, add_special=True)
+
+
+def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
+    """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
+    _check_constraints(service, body, prepared)
+    fields = dict(body)
+    if prepared.n_probs is not None:
+        fields["n_probs"] = prepared.n_probs
+    fields |= {"logprobs": None, "reasoning_format": prepared.reasoning_format, "chat_format": None}
+    params = parse_params(fields, service.options, service.tokenizer, n_slots=service.n_slots)
+    params.chat_format = prepared.chat_format
+    params.generation_prompt = prepared.generation_prompt
+    return params
+
+
+def _check_constraints(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> None:
+    """Fields of chat requests that would steer the text and are not built."""
+    if prepared.tool_choice not in ("auto", "none"):
+        raise not_supported("tool_choice")
+    response_format = body.get("response_format")
+    if isinstance(response_format, dict) and response_format.get("type") in ("json_object", "json_schema"):
+        raise not_supported("response_format")
+    budget = lenient_int(body.get("reasoning_budget_tokens", body.get("thinking_budget_tokens")), -1)
+    if budget >= 0 or service.options.reasoning_budget >= 0:
+        raise not_supported("reasoning_budget_tokens")
