@@ -16,9 +16,23 @@ if TYPE_CHECKING:
 
 ARCHITECTURES = ("qwen35",)
 _SAME_NAME = (
-    "n_block n_nextn n_embd n_ff n_head n_head_kv head_dim rope_dim n_gdn_head_v n_gdn_head_k gdn_dim conv_kernel "
-    "n_vocab n_ctx_train rope_base rms_eps"
-).split()
+    "n_block",
+    "n_nextn",
+    "n_embd",
+    "n_ff",
+    "n_head",
+    "n_head_kv",
+    "head_dim",
+    "rope_dim",
+    "n_gdn_head_v",
+    "n_gdn_head_k",
+    "gdn_dim",
+    "conv_kernel",
+    "n_vocab",
+    "n_ctx_train",
+    "rope_base",
+    "rms_eps",
+)
 
 
 class ModelTables:

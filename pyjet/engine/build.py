@@ -1,0 +1,21 @@
+"""Makes the native engine that settings describe, in whatever process it will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyjet.engine.client import EngineLimits
+from pyjet.engine.core import Stepper
+from pyjet.engine.settings import EngineSettings
+from pyjet.model.reader import load_model
+from pyjet.native.engine import NativeEngine, ProgressCallback
+
+# Picklable: a module-level function. Gives what computes steps and the limits that hold for it.
+EngineFactory = Callable[[EngineSettings, ProgressCallback], "tuple[Stepper, EngineLimits]"]
+
+
+def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[Stepper, EngineLimits]:
+    """Load the GGUF file and pack it. Raises ModelError or NativeError with a sentence for the user."""
+    model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
+    engine = NativeEngine(model, settings.engine_config(), progress)
+    return engine, settings.limits(engine.n_vocab)

@@ -1,0 +1,72 @@
+"""A set of candidate tokens that the sampler chain narrows down, without sorting a vocabulary when it can be helped."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+_BLOCK = 64  # logits per block in top_indices; 248320 / 64 = 3880 block maxima
+
+
+def top_indices(logits: Float32Array, k: int) -> IntArray:
+    """Indices of the ``k`` largest values, best first, lowest index first among equals.
+
+    Exact: the k-th largest block maximum bounds the k-th largest value from below, so only the few values above
+    that bound are sorted.
+    """
+    n = logits.shape[0]
+    k = min(k, n)
+    n_blocks = n // _BLOCK
+    if k * 4 > n_blocks:
+        return np.argsort(-logits, kind="stable")[:k]
+    whole = n_blocks * _BLOCK
+    maxima = logits[:whole].reshape(n_blocks, _BLOCK).max(axis=1)
+    bound = np.partition(maxima, n_blocks - k)[n_blocks - k]
+    found = np.flatnonzero(logits >= bound)
+    return found[np.argsort(-logits[found], kind="stable")[:k]]
+
+
+def softmax(logits: Float32Array) -> Float32Array:
+    """Probabilities in float32; the largest logit must be finite."""
+    weights = np.exp(logits - logits.max())
+    probs: Float32Array = weights / np.float32(weights.sum(dtype=np.float64))
+    return probs
+
+
+class Candidates:
+    """Logits of the tokens still in the game.
+
+    ``ids``: token ids, or None while all tokens are there in id order. ``is_sorted``: best first.
+    ``logits`` is replaced or owned, never the caller's array after the first change.
+    """
+
+    def __init__(self, logits: Float32Array) -> None:
+        self.logits = logits
+        self.ids: IntArray | None = None
+        self.is_sorted = False
+
+    def __len__(self) -> int:
+        return int(self.logits.shape[0])
+
+    def keep(self, indices: IntArray, *, is_sorted: bool) -> None:
+        """Narrow down to ``indices``, in that order."""
+        self.ids = indices if self.ids is None else self.ids[indices]
+        self.logits = self.logits[indices]
+        self.is_sorted = is_sorted
+
+    def cut(self, n: int) -> None:
+        """Keep the first ``n`` of sorted candidates."""
+        if self.ids is None:
+            self.ids = np.arange(len(self))
+        self.ids, self.logits = self.ids[:n], self.logits[:n]
+
+    def best(self, k: int) -> IntArray:
+        """Indices of the ``k`` best candidates, best first."""
+        return np.arange(min(k, len(self))) if self.is_sorted else top_indices(self.logits, k)
+
+    def token(self, index: int) -> int:
+        return index if self.ids is None else int(self.ids[index])

@@ -1,0 +1,105 @@
+"""The samplers: each narrows or reshapes a set of Candidates. Semantics are those of llama.cpp's llama-sampler.cpp."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pyjet.engine.candidates import Candidates, Float32Array, Float64Array, softmax
+
+_TRIES = (256, 8192)  # how many of the best top_p looks at before it sorts everything
+
+
+def top_k(candidates: Candidates, k: int) -> None:
+    """Keep the ``k`` best; off for k <= 0."""
+    if k <= 0:
+        return
+    if candidates.is_sorted:
+        candidates.cut(k)
+    else:
+        candidates.keep(candidates.best(k), is_sorted=True)
+
+
+def top_p(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep the smallest best-first set with total probability >= p, at least max(1, min_keep); off for p >= 1."""
+    if p >= 1.0:
+        return
+    probs = softmax(candidates.logits)
+    for size in (*_TRIES, len(candidates)):
+        order = candidates.best(max(size, min_keep))
+        total = np.cumsum(probs[order], dtype=np.float64)
+        if total[-1] >= p:
+            break
+    n = max(int(np.searchsorted(total, p)) + 1, min_keep, 1)
+    candidates.keep(order[:n], is_sorted=True)
+
+
+def min_p(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep candidates at least ``p`` times as probable as the best, at least max(1, min_keep); off for p <= 0."""
+    if p <= 0.0:
+        return
+    logits = candidates.logits
+    bound = np.float32(logits.max() + np.float32(np.log(p)))
+    if candidates.is_sorted:
+        candidates.cut(max(int(np.count_nonzero(logits >= bound)), min_keep, 1))
+        return
+    kept = np.flatnonzero(logits >= bound)
+    if len(kept) >= max(min_keep, 1):
+        candidates.keep(kept, is_sorted=False)
+    else:
+        candidates.keep(candidates.best(max(min_keep, 1)), is_sorted=True)
+
+
+def typical(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep candidates whose surprise is nearest the entropy until their probability exceeds p; off for p >= 1.
+
+    Locally typical sampling, Meister et al. 2022 (arXiv:2202.00666).
+    """
+    if p >= 1.0:
+        return
+    probs = softmax(candidates.logits).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        surprise = -np.log(probs)
+        entropy = float(np.sum(probs * surprise, where=probs > 0))
+        order = np.argsort(np.abs(surprise - entropy), kind="stable")
+    total = np.cumsum(probs[order])
+    n = max(int(np.searchsorted(total, p, side="right")) + 1, min_keep, 1)
+    candidates.keep(order[:n], is_sorted=False)
+
+
+def temperature(candidates: Candidates, t: float) -> None:
+    """Divide logits by ``t``; for t <= 0 only the best (lowest id among equals) stays possible."""
+    if t > 0.0:
+        if t != 1.0:
+            candidates.logits = candidates.logits / np.float32(t)
+        return
+    best = int(candidates.logits.argmax())
+    greedy: Float32Array = np.full(len(candidates), -np.inf, np.float32)
+    greedy[best] = candidates.logits[best]
+    candidates.logits = greedy
+    candidates.is_sorted = candidates.is_sorted and best == 0
+
+
+def penalties(
+    candidates: Candidates, counts: npt.NDArray[np.int32], repeat: float, frequency: float, presence: float
+) -> None:
+    """Make seen tokens less likely. ``counts`` int32[n_vocab]: how often each token occurs in the window."""
+    seen = np.flatnonzero(counts) if candidates.ids is None else np.flatnonzero(counts[candidates.ids])
+    if len(seen) == 0:
+        return
+    ids = seen if candidates.ids is None else candidates.ids[seen]
+    logits = candidates.logits[seen]
+    factor = np.float32(repeat)
+    logits = np.where(logits <= 0, logits * factor, logits / factor)
+    logits = logits - (counts[ids].astype(np.float32) * np.float32(frequency) + np.float32(presence))
+    candidates.logits = candidates.logits.copy()
+    candidates.logits[seen] = logits
+    candidates.is_sorted = False
+
+
+def probabilities(candidates: Candidates) -> Float64Array:
+    """What is drawn from: softmax of the candidates that are left, in float64."""
+    logits = candidates.logits.astype(np.float64)
+    weights = np.exp(logits - logits.max())
+    result: Float64Array = weights / weights.sum()
+    return result

@@ -1,0 +1,79 @@
+"""The engine on a thread of this process: for tests, `pyjet run` and `pyjet bench`."""
+
+from __future__ import annotations
+
+import threading
+
+from pyjet.engine.build import EngineFactory, build_native
+from pyjet.engine.client import EngineLimits, EngineState, RequestStream, SlotView
+from pyjet.engine.core import EngineCore, Stepper
+from pyjet.engine.counters import Counters
+from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
+from pyjet.engine.request import GenerationRequest
+from pyjet.engine.settings import EngineSettings
+from pyjet.engine.streams import StreamTable, failed_stream
+from pyjet.native.engine import ProgressCallback
+
+
+class LocalEngine:
+    """An EngineClient around a Stepper, which it owns."""
+
+    def __init__(self, stepper: Stepper, limits: EngineLimits) -> None:
+        self._limits = limits
+        self._streams = StreamTable()
+        self._loop = EngineLoop(EngineCore(limits), stepper, self._streams.dispatch)
+        self._closing = False
+        self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(
+        cls,
+        settings: EngineSettings,
+        progress: ProgressCallback | None = None,
+        factory: EngineFactory = build_native,
+    ) -> LocalEngine:
+        """Load the model here and now. Raises ModelError or NativeError."""
+        return cls(*factory(settings, progress or (lambda _stage, _done, _total: None)))
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self._limits
+
+    @property
+    def state(self) -> EngineState:
+        if self._loop.error is not None:
+            return "failed"
+        return "stopped" if self._closing else "ready"
+
+    @property
+    def error(self) -> str | None:
+        return self._loop.error
+
+    def submit(self, request: GenerationRequest) -> RequestStream:
+        stream = self._streams.open(request.id)
+        if stream is None:
+            return failed_stream(request.id, f"request id {request.id} is in use", "server")
+        if not self._loop.post(Submit(request)):
+            self._streams.fail(request.id, self.error or "the engine was stopped")
+        return stream
+
+    def cancel(self, request_id: str, keep_tokens: int | None = None) -> None:
+        self._loop.post(Cancel(request_id, keep_tokens))
+
+    def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
+        return self._loop.slots(with_tokens=with_tokens)
+
+    def counters(self) -> Counters:
+        return self._loop.counters()
+
+    def close(self) -> None:
+        self._closing = True
+        self._loop.post(Stop())
+        self._thread.join()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

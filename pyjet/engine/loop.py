@@ -1,0 +1,118 @@
+"""The one engine thread: takes commands between steps, computes, hands out events."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyjet.engine.client import SlotView
+from pyjet.engine.core import EngineCore, Stepper
+from pyjet.engine.counters import Counters
+from pyjet.engine.request import Event, FailedEvent, GenerationRequest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Submit:
+    request: GenerationRequest
+
+
+@dataclass(frozen=True)
+class Cancel:
+    request_id: str
+    keep_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    pass
+
+
+Command = Submit | Cancel | Stop
+
+
+class EngineLoop:
+    """Runs an EngineCore on a Stepper until stopped or until a step fails.
+
+    ``sink`` gets the events of each step in one list, on the engine's thread. ``error`` says why it failed. The
+    core is locked except while a step computes, so ``slots`` and ``counters`` never wait for a long prompt.
+    """
+
+    def __init__(self, core: EngineCore, stepper: Stepper, sink: Callable[[list[Event]], None]) -> None:
+        self.error: str | None = None
+        self._core = core
+        self._stepper = stepper
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._door = threading.Lock()  # guards _closed: no command is lost between the last look and the end
+        self._closed = False
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+
+    def post(self, command: Command) -> bool:
+        """Hand over a command; False when the loop has ended."""
+        with self._door:
+            if not self._closed:
+                self._commands.put(command)
+            return not self._closed
+
+    def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
+        with self._lock:
+            return self._core.slots(with_tokens=with_tokens)
+
+    def counters(self) -> Counters:
+        with self._lock:
+            return self._core.counters()
+
+    def run(self) -> None:
+        """Until Stop or a failure; every request still in flight then gets a FailedEvent. Frees the stepper."""
+        message = "the engine was stopped"
+        try:
+            while self._take_commands():
+                self._step()
+        except Exception as error:
+            log.exception("the engine failed")
+            message = self.error = f"the engine failed: {error}"
+        with self._door:
+            self._closed = True
+        self._fail_everything(message)
+        self._stepper.close()
+
+    def _take_commands(self) -> bool:
+        """Apply what has arrived, waiting only when there is nothing to compute. False: stop."""
+        while not self._core.has_work or not self._commands.empty():
+            command = self._commands.get()
+            if isinstance(command, Stop):
+                return False
+            with self._lock:
+                if isinstance(command, Submit):
+                    events = self._core.submit(command.request)
+                else:
+                    events = self._core.cancel(command.request_id, command.keep_tokens)
+            if events:
+                self._sink(events)
+        return True
+
+    def _step(self) -> None:
+        with self._lock:
+            started, batch = self._core.begin()
+        if started:
+            self._sink(started)
+        if batch is None:
+            return
+        result = self._stepper.step(batch)
+        with self._lock:
+            events = self._core.finish(result)
+        if events:
+            self._sink(events)
+
+    def _fail_everything(self, message: str) -> None:
+        with self._lock:
+            events = self._core.fail_all(message, "unavailable")
+        while not self._commands.empty():
+            if isinstance(command := self._commands.get(), Submit):
+                events.append(FailedEvent(command.request.id, message, "unavailable"))
+        self._sink(events)

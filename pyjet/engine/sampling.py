@@ -1,0 +1,127 @@
+"""Chooses the next token of one request on the host: biases, the sampler chain, one draw, probabilities."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from pyjet.engine import chain
+from pyjet.engine.candidates import Candidates, Float32Array, top_indices
+from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
+
+
+class SamplingError(Exception):
+    """No token can be chosen: the logits are not numbers, or every token is banned."""
+
+
+class Sampler:
+    """Sampling state of one request: its generator and the token counts that penalties need.
+
+    The n-th token depends only on the n-th logits row, the tokens before it, the parameters and the seed: the
+    Philox generator gives one number per token.
+    """
+
+    def __init__(self, params: SamplingParams, n_vocab: int, *, n_probs: int = 0, post_probs: bool = False) -> None:
+        self.params = params
+        self.n_probs = n_probs
+        self.post_probs = post_probs
+        seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
+        self._rng = np.random.Generator(np.random.Philox(seed))
+        bias = [(token, value) for token, value in params.logit_bias if 0 <= token < n_vocab]
+        self._bias_ids = np.array([token for token, _ in bias], np.intp)
+        self._bias_values = np.array([value for _, value in bias], np.float32)
+        self._counts: npt.NDArray[np.int32] | None = None
+        if self._penalises():
+            self._counts = np.zeros(n_vocab, np.int32)
+        self._history: list[int] = []
+        self.is_argmax = self._is_argmax()
+
+    def accept(self, token: int) -> None:
+        """A token became part of the sequence; the prompt's tokens count too."""
+        if self._counts is None:
+            return
+        self._history.append(token)
+        self._counts[token] += 1
+        last_n = self.params.repeat_last_n
+        if 0 < last_n < len(self._history):
+            self._counts[self._history[-1 - last_n]] -= 1
+
+    def accept_prompt(self, tokens: tuple[int, ...]) -> None:
+        last_n = self.params.repeat_last_n
+        for token in tokens[-last_n:] if last_n > 0 else tokens:
+            self.accept(token)
+
+    def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
+        """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""
+        candidates = Candidates(logits)
+        if len(self._bias_ids):
+            candidates.logits = logits.copy()
+            np.add.at(candidates.logits, self._bias_ids, self._bias_values)
+        if not np.isfinite(candidates.logits.max()):
+            raise SamplingError("no token can be chosen: the model's logits are not finite or logit_bias bans them all")
+        for name in self.params.samplers:
+            self._apply(name, candidates)
+        if self.n_probs and self.post_probs:
+            candidates.keep(candidates.best(len(candidates)), is_sorted=True)
+        index, probs = self._draw(candidates)
+        token = candidates.token(index)
+        return token, self._token_probs(logits, token, candidates, index, probs)
+
+    def _apply(self, name: str, candidates: Candidates) -> None:
+        p = self.params
+        if name == "penalties":
+            if self._counts is not None:
+                chain.penalties(candidates, self._counts, p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
+        elif name == "top_k":
+            chain.top_k(candidates, p.top_k)
+        elif name == "typ_p":
+            chain.typical(candidates, p.typical_p, p.min_keep)
+        elif name == "top_p":
+            chain.top_p(candidates, p.top_p, p.min_keep)
+        elif name == "min_p":
+            chain.min_p(candidates, p.min_p, p.min_keep)
+        elif name == "temperature":
+            chain.temperature(candidates, p.temperature)
+        else:
+            raise SamplingError(f"unknown sampler {name!r}")
+
+    def _draw(self, candidates: Candidates) -> tuple[int, npt.NDArray[np.float64]]:
+        probs = chain.probabilities(candidates)
+        total = np.cumsum(probs)
+        index = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
+        return min(index, int(np.flatnonzero(probs)[-1])), probs
+
+    def _token_probs(
+        self, logits: Float32Array, token: int, candidates: Candidates, index: int, probs: npt.NDArray[np.float64]
+    ) -> TokenProbs | None:
+        if not self.n_probs:
+            return None
+        if not self.post_probs:
+            return raw_probs(logits, token, self.n_probs)
+        n = int(np.count_nonzero(probs[: self.n_probs]))
+        return TokenProbs(float(probs[index]), tuple((candidates.token(i), float(probs[i])) for i in range(n)))
+
+    def _penalises(self) -> bool:
+        p = self.params
+        changes = p.repeat_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
+        return "penalties" in p.samplers and p.repeat_last_n != 0 and changes
+
+    def _is_argmax(self) -> bool:
+        """Whether the answer is always the raw logits' first maximum, so that no logits need to be read."""
+        p = self.params
+        if self.n_probs or len(self._bias_ids) or self._counts is not None:
+            return False
+        if "typ_p" in p.samplers and p.typical_p < 1.0:  # may drop the most likely token
+            return False
+        known = {"penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"}
+        return "temperature" in p.samplers and p.temperature <= 0.0 and known.issuperset(p.samplers)
+
+
+def raw_probs(logits: Float32Array, token: int, n: int) -> TokenProbs:
+    """Log-probabilities of the model itself, before biases and samplers: of ``token`` and of the ``n`` best."""
+    best = top_indices(logits, n)
+    shifted = logits - logits[best[0]]
+    log_total = np.log(np.exp(shifted).sum(dtype=np.float64))
+    return TokenProbs(float(shifted[token] - log_total), tuple((int(i), float(shifted[i] - log_total)) for i in best))

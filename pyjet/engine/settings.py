@@ -1,0 +1,72 @@
+"""What it takes to start an engine: the model file and every size, in one picklable object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyjet.engine.client import EngineLimits
+from pyjet.native.config import Device, EngineConfig, Isa, KvType
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Sizes in tokens. The pool is ``n_ctx_total``; each slot may use up to ``n_ctx_slot`` of it."""
+
+    model_path: str
+    n_slots: int = 4
+    n_ctx_slot: int = 4096
+    n_ctx_total: int = 16384
+    n_ubatch: int = 512  # rows of one step at most
+    page_tokens: int = 64
+    device: Device = "cpu"
+    device_index: int = 0
+    isa: Isa = "auto"
+    n_threads: int = 0
+    kv_type_k: KvType = "f16"
+    kv_type_v: KvType = "f16"
+    profile: bool = False
+    overrides: dict[str, Any] = field(default_factory=dict)  # GGUF metadata, --override-kv
+    check_tensors: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("n_slots", "n_ctx_slot", "n_ctx_total", "n_ubatch", "page_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    @property
+    def max_rows(self) -> int:
+        """Every slot can decode in the same step, however small the micro-batch."""
+        return max(self.n_ubatch, self.n_slots)
+
+    @property
+    def n_pages(self) -> int:
+        """Pages for n_ctx_total tokens; whole pages per slot, so that slots which fit in tokens also fit in pages."""
+        per_slot = -(-self.n_ctx_slot // self.page_tokens)
+        total = -(-self.n_ctx_total // self.page_tokens)
+        return max(total, per_slot * self.n_slots) if self.n_ctx_slot * self.n_slots <= self.n_ctx_total else total
+
+    def limits(self, n_vocab: int) -> EngineLimits:
+        return EngineLimits(
+            n_slots=self.n_slots,
+            n_ctx_slot=self.n_ctx_slot,
+            n_ctx_total=self.n_pages * self.page_tokens,
+            n_vocab=n_vocab,
+            max_rows=self.max_rows,
+            page_tokens=self.page_tokens,
+        )
+
+    def engine_config(self) -> EngineConfig:
+        return EngineConfig(
+            n_pages=self.n_pages,
+            n_state_slots=self.n_slots,
+            device=self.device,
+            device_index=self.device_index,
+            isa=self.isa,
+            n_threads=self.n_threads,
+            page_tokens=self.page_tokens,
+            max_rows=self.max_rows,
+            kv_type_k=self.kv_type_k,
+            kv_type_v=self.kv_type_v,
+            profile=self.profile,
+        )

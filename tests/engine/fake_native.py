@@ -1,0 +1,109 @@
+"""A stepper in pure Python that punishes scheduling mistakes.
+
+Logits are a hash of all tokens of the sequence, read back from the pages and from the state slot, so a wrong page, a
+wrong slot, a row too many or too few changes the answer. Violations of the C ABI's rules raise.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+
+import numpy as np
+
+from pyjet.engine.client import EngineLimits
+from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_RESET, StepBatch, StepResult
+
+N_VOCAB = 48
+LIMITS = EngineLimits(n_slots=3, n_ctx_slot=40, n_ctx_total=96, n_vocab=N_VOCAB, max_rows=8, page_tokens=4)
+
+
+class Violation(AssertionError):
+    """The batch broke a rule of the ABI."""
+
+
+def require(condition: bool, text: str) -> None:
+    if not condition:
+        raise Violation(text)
+
+
+def fake_logits(history: list[int], n_vocab: int = N_VOCAB) -> np.ndarray:
+    """float32[n_vocab] that depends on every token of ``history`` and on nothing else."""
+    seed = zlib.crc32(np.array(history, np.int32).tobytes())
+    return (np.random.default_rng(seed).standard_normal(n_vocab) * 2).astype(np.float32)
+
+
+class FakeNative:
+    """Same calls as NativeEngine. ``gate``, when given, is acquired once per step (a test can hold it)."""
+
+    def __init__(self, limits: EngineLimits = LIMITS, gate: threading.Semaphore | None = None) -> None:
+        self.limits = limits
+        self.gate = gate
+        self.closed = False
+        self.fail_at: int | None = None
+        self.steps: list[int] = []
+        n_pages = -(-limits.n_ctx_total // limits.page_tokens)
+        self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
+        self.states: list[list[int]] = [[] for _ in range(limits.n_slots)]
+
+    def step(self, batch: StepBatch) -> StepResult:
+        if self.gate is not None:
+            self.gate.acquire()
+        if self.fail_at is not None and len(self.steps) >= self.fail_at:
+            raise RuntimeError("the device fell off the bus")
+        self._check(batch)
+        self.steps.append(len(batch.tokens))
+        argmax = np.full(len(batch.tokens), -1, np.int32)
+        logits = [
+            row
+            for index, seq in enumerate(batch.seqs)
+            for row in self._run(batch, index, {name: int(seq[name]) for name in seq.dtype.names}, argmax)
+        ]
+        hidden = np.empty((0, 1), np.float32)
+        return StepResult(np.array(logits, np.float32).reshape(-1, self.limits.n_vocab), hidden, argmax, 1.0)
+
+    def _check(self, batch: StepBatch) -> None:
+        n = len(batch.tokens)
+        require(1 <= n <= self.limits.max_rows, f"{n} rows")
+        require(1 <= len(batch.seqs) <= self.limits.n_slots, "number of sequences")
+        slots = [int(s["state_slot"]) for s in batch.seqs]
+        require(len(set(slots)) == len(slots), "two sequences share a state slot")
+        tables = [set(batch.page_table[s["page_begin"] : s["page_begin"] + s["n_pages"]].tolist()) for s in batch.seqs]
+        require(sum(map(len, tables)) == len(set().union(*tables)), "two sequences share a page")
+        require(sum(int(s["n_rows"]) for s in batch.seqs) == n, "rows that belong to no sequence")
+        require(bool((batch.tokens >= 0).all() and (batch.tokens < self.limits.n_vocab).all()), "token ids")
+
+    def _run(self, batch: StepBatch, index: int, seq: dict[str, int], argmax: np.ndarray) -> list[np.ndarray]:
+        state = self.states[seq["state_slot"]]
+        if seq["flags"] & SEQ_RESET:
+            state.clear()
+        table = batch.page_table[seq["page_begin"] : seq["page_begin"] + seq["n_pages"]]
+        logits = []
+        for row in range(seq["row_begin"], seq["row_begin"] + seq["n_rows"]):
+            position, size = int(batch.positions[row]), self.limits.page_tokens
+            require(int(batch.row_seq[row]) == index, "row_seq")
+            require(position == len(state), f"position {position} after {len(state)} tokens in the state")
+            require(position < len(table) * size, "the page table does not cover the position")
+            state.append(int(batch.tokens[row]))
+            self.pages[table[position // size], position % size] = batch.tokens[row]
+            require(self.pages[table].reshape(-1)[: position + 1].tolist() == state, "pages and state disagree")
+            values = fake_logits(state, self.limits.n_vocab) if batch.row_flags[row] else None
+            if batch.row_flags[row] & ROW_ARGMAX:
+                argmax[row] = int(np.argmax(values))
+            if batch.row_flags[row] & ROW_LOGITS:
+                logits.append(values)
+        return logits
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def alone(prompt: tuple[int, ...], n: int, sample, stop_ids: frozenset[int] = frozenset()) -> list[int]:
+    """The answer by definition: ``sample(logits)`` on the whole history, token by token."""
+    history, answer = list(prompt), []
+    while len(answer) < n:
+        answer.append(sample(fake_logits(history)))
+        history.append(answer[-1])
+        if answer[-1] in stop_ids:
+            break
+    return answer

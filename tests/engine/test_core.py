@@ -1,0 +1,309 @@
+"""Continuous batching: whatever else runs, each request gets the answer that it gets alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyjet.engine.core import EngineCore
+from pyjet.engine.request import (
+    Event,
+    FailedEvent,
+    FinishedEvent,
+    GenerationRequest,
+    ProgressEvent,
+    SamplingParams,
+    StartedEvent,
+    TokenEvent,
+)
+from pyjet.engine.sampling import Sampler
+from tests.engine.fake_native import LIMITS, N_VOCAB, FakeNative, alone
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+def request(name: str = "a", prompt: tuple[int, ...] = (1, 2, 3), **fields: object) -> GenerationRequest:
+    return GenerationRequest(**{"id": name, "prompt": prompt, "sampling": GREEDY, "max_tokens": 4, **fields})
+
+
+def expected(wanted: GenerationRequest) -> tuple[list[int], str]:
+    """Tokens and reason of a request by definition."""
+    sampler = Sampler(wanted.sampling, N_VOCAB)
+    sampler.accept_prompt(wanted.prompt)
+
+    def sample(logits):
+        token, _ = sampler.sample(logits)
+        sampler.accept(token)
+        return token
+
+    room = LIMITS.n_ctx_slot - len(wanted.prompt)
+    limit = room if wanted.max_tokens < 0 else min(room, max(1, wanted.max_tokens))
+    tokens = alone(wanted.prompt, limit, sample, wanted.stop_ids)
+    if tokens[-1] in wanted.stop_ids:
+        return tokens, "eos"
+    return tokens, "context" if len(tokens) == room else "limit"
+
+
+class Run:
+    """A core, a fake and everything that was said about each request."""
+
+    def __init__(self, **limits: int) -> None:
+        self.limits = replace(LIMITS, **limits)
+        self.core = EngineCore(self.limits)
+        self.native = FakeNative(self.limits)
+        self.events: dict[str, list[Event]] = defaultdict(list)
+
+    def note(self, events: list[Event]) -> None:
+        for event in events:
+            assert not self.events[event.id] or not isinstance(self.events[event.id][-1], (FinishedEvent, FailedEvent))
+            self.events[event.id].append(event)
+
+    def submit(self, *requests: GenerationRequest) -> None:
+        for wanted in requests:
+            self.note(self.core.submit(wanted))
+
+    def step(self) -> None:
+        events, batch = self.core.begin()
+        self.note(events)
+        if batch is not None:
+            self.note(self.core.finish(self.native.step(batch)))
+        self.core.check()
+
+    def drain(self) -> None:
+        for _ in range(3000):
+            if not self.core.has_work:
+                return
+            self.step()
+        raise AssertionError("requests do not end")
+
+    def tokens(self, name: str) -> list[int]:
+        return [e.token for e in self.events[name] if isinstance(e, TokenEvent)]
+
+    def last(self, name: str) -> Event:
+        return self.events[name][-1]
+
+
+PROMPTS = st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=30).map(tuple)
+SAMPLING = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 0.7, 1.5]),
+    seed=st.integers(0, 1000),
+    top_k=st.sampled_from([0, 5, 40]),
+    repeat_penalty=st.sampled_from([1.0, 1.3]),
+    repeat_last_n=st.sampled_from([-1, 0, 4, 64]),
+)
+REQUESTS = st.builds(
+    GenerationRequest,
+    id=st.just(""),
+    prompt=PROMPTS,
+    sampling=SAMPLING,
+    max_tokens=st.sampled_from([-1, 0, 1, 3, 12]),
+    stop_ids=st.sampled_from([frozenset(), frozenset({3, 7, 11})]),
+    id_slot=st.sampled_from([-1, -1, 0, 4]),
+    priority=st.integers(0, 1),
+    return_progress=st.booleans(),
+)
+ACTIONS = st.lists(
+    st.one_of(REQUESTS, st.integers(0, 4), st.tuples(st.just("cancel"), st.integers(0, 20))), max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS, st.sampled_from([3, 8, 64]), st.sampled_from([40, 64, 120]))
+def test_answers_do_not_depend_on_the_others(actions: list, max_rows: int, n_ctx_total: int) -> None:
+    run = Run(max_rows=max_rows, n_ctx_total=n_ctx_total)
+    wanted: dict[str, GenerationRequest] = {}
+    cancelled = set()
+    for action in actions:
+        if isinstance(action, GenerationRequest):
+            name = f"r{len(wanted)}"
+            wanted[name] = replace(action, id=name)
+            run.submit(wanted[name])
+        elif isinstance(action, int):
+            for _ in range(action):
+                run.step()
+        else:
+            cancelled.add(f"r{action[1]}")
+            run.note(run.core.cancel(f"r{action[1]}"))
+    run.drain()
+    for name, asked in wanted.items():
+        tokens, reason = expected(asked)
+        last = run.last(name)
+        assert isinstance(last, FinishedEvent)
+        if last.reason == "cancelled":
+            assert name in cancelled
+            assert run.tokens(name) == tokens[: len(run.tokens(name))]
+        else:
+            assert (run.tokens(name), last.reason) == (tokens, reason)
+    counters = run.core.counters()
+    assert counters.pages_used == counters.requests_processing == counters.requests_deferred == 0
+    finished = [e for name in wanted for e in run.events[name] if isinstance(e, FinishedEvent)]
+    assert counters.predicted_tokens == sum(e.timings.predicted_n for e in finished)
+    assert counters.prompt_tokens == sum(e.timings.prompt_n for e in finished)
+
+
+def test_first_requests_take_the_highest_slots_then_the_least_recently_used() -> None:
+    run = Run()
+    for i, slot in enumerate((2, 1, 0, 2)):
+        run.submit(request(f"r{i}"))
+        run.drain()
+        assert run.last(f"r{i}").slot == slot
+
+
+def test_wanted_slot_is_taken_modulo_and_waits_while_busy_but_others_pass() -> None:
+    run = Run()
+    run.submit(request("a", id_slot=4, max_tokens=8), request("b", id_slot=1), request("c"))
+    run.step()
+    assert isinstance(run.events["a"][0], StartedEvent) and run.events["a"][0].slot == 1
+    assert not run.events["b"] and run.events["c"][0].slot == 2
+    run.drain()
+    assert run.last("b").slot == 1
+
+
+def test_decoding_goes_on_beside_a_long_prompt() -> None:
+    run = Run(max_rows=4)
+    run.submit(request("a", max_tokens=30))
+    run.step()
+    run.submit(request("b", prompt=tuple(range(30)), max_tokens=1))
+    before = len(run.tokens("a"))
+    n_steps = 0
+    while not run.tokens("b"):
+        run.step()
+        n_steps += 1
+    assert n_steps == 10 and len(run.tokens("a")) == before + 10
+
+
+def test_memory_is_reserved_so_the_second_waits_and_nobody_overtakes_it() -> None:
+    run = Run(n_ctx_total=40)
+    run.submit(request("a", max_tokens=-1), request("b", max_tokens=20), request("c", max_tokens=1))
+    run.step()
+    assert run.events["a"] and not run.events["b"] and not run.events["c"]
+    assert run.core.counters().requests_deferred == 2
+    run.drain()
+    assert run.last("a").reason == "context"
+    assert run.last("b").reason == run.last("c").reason == "limit"
+
+
+def test_urgent_requests_leave_the_queue_first() -> None:
+    run = Run(n_slots=1)
+    run.submit(request("a"), request("low"), request("high", priority=1))
+    run.drain()
+    order = [n for n in run.events if n]
+    assert order == ["a", "high", "low"] or run.events["high"][0].id_task == 2
+    assert run.last("high").timings.queue_ms < run.last("low").timings.queue_ms
+
+
+@pytest.mark.parametrize(("prompt", "max_tokens"), [(tuple(range(40)), 1), (tuple(range(45)), -1)])
+def test_prompt_that_cannot_fit_fails_at_once(prompt: tuple[int, ...], max_tokens: int) -> None:
+    run = Run()
+    run.submit(request(prompt=prompt, max_tokens=max_tokens))
+    event = run.last("a")
+    assert isinstance(event, FailedEvent)
+    assert (event.kind, event.n_prompt, event.n_ctx) == ("context", len(prompt), 40)
+    text = f"request ({len(prompt)} tokens) exceeds the available context size (40 tokens), try increasing it"
+    assert event.message == text
+
+
+def test_context_limit_leaves_the_last_token_out() -> None:
+    run = Run()
+    run.submit(request(prompt=tuple(range(38)), max_tokens=-1))
+    run.drain()
+    event = run.last("a")
+    assert (event.reason, event.n_context, len(run.tokens("a"))) == ("context", 39, 2)
+
+
+def test_empty_prompt_and_bad_tokens() -> None:
+    run = Run()
+    run.submit(request("empty", prompt=()), request("bad", prompt=(1, N_VOCAB)))
+    assert run.last("empty").reason == "none"
+    assert run.last("bad").kind == "server"
+    assert not run.core.has_work
+
+
+def test_progress_starts_at_zero_and_ends_with_the_whole_prompt() -> None:
+    run = Run(max_rows=4)
+    run.submit(request(prompt=tuple(range(10)), return_progress=True))
+    run.drain()
+    progress = [e.processed for e in run.events["a"] if isinstance(e, ProgressEvent)]
+    assert progress == [0, 4, 8, 10]
+
+
+def test_times_follow_the_clock_and_the_first_token_belongs_to_the_prompt() -> None:
+    now = [100.0]
+    run = Run()
+    run.core = EngineCore(run.limits, clock=lambda: now[0])
+    run.submit(request(max_tokens=3))
+    for _ in range(3):
+        events, batch = run.core.begin()
+        now[0] += 2.0
+        run.note(events + run.core.finish(run.native.step(batch)))
+    timings = run.last("a").timings
+    assert (timings.prompt_n, timings.prompt_ms, timings.predicted_n, timings.predicted_ms) == (3, 2000.0, 3, 4000.0)
+    counters = run.core.counters()
+    assert (counters.predicted_tokens_timed, counters.predicted_seconds, counters.prompt_seconds) == (2, 4.0, 2.0)
+
+
+def test_single_token_takes_one_microsecond_as_at_the_peer() -> None:
+    run = Run()
+    run.submit(request(max_tokens=0))
+    run.drain()
+    assert (run.last("a").timings.predicted_n, run.last("a").timings.predicted_ms) == (1, 0.001)
+
+
+def test_cancel_can_take_tokens_back() -> None:
+    run = Run()
+    run.submit(request(max_tokens=20))
+    for _ in range(6):
+        run.step()
+    run.note(run.core.cancel("a", keep_tokens=2))
+    event = run.last("a")
+    assert (event.reason, event.timings.predicted_n, event.n_context) == ("cancelled", 2, 4)
+    assert run.core.counters().predicted_tokens == 2
+
+
+def test_cancelled_in_the_queue() -> None:
+    run = Run(n_slots=1)
+    run.submit(request("a"), request("b"))
+    run.step()
+    run.note(run.core.cancel("b"))
+    assert (run.last("b").reason, run.last("b").slot) == ("cancelled", -1)
+    assert run.core.cancel("nobody") == []
+
+
+def test_one_request_without_possible_tokens_fails_alone() -> None:
+    run = Run()
+    banned = SamplingParams(logit_bias=tuple((i, float("-inf")) for i in range(N_VOCAB)))
+    run.submit(request("a"), request("b", sampling=banned), request("c", sampling=SamplingParams(seed=1)))
+    run.drain()
+    assert isinstance(run.last("b"), FailedEvent) and run.last("b").kind == "server"
+    assert run.tokens("a") == expected(request("a"))[0]
+    assert run.tokens("c") == expected(request("c", sampling=SamplingParams(seed=1)))[0]
+
+
+def test_slots_show_the_running_and_the_last_request() -> None:
+    run = Run()
+    assert [v.id_task for v in run.core.slots()] == [-1, -1, -1]
+    run.submit(request(max_tokens=5))
+    run.step()
+    view = run.core.slots()[2]
+    assert (view.is_processing, view.n_prompt, view.n_decoded, view.n_remain, view.id_task) == (True, 3, 1, 4, 0)
+    run.drain()
+    view = run.core.slots(with_tokens=True)[2]
+    assert (view.is_processing, view.request_id, view.n_decoded, len(view.generated)) == (False, "a", 5, 5)
+    assert run.core.slots()[2].generated == ()
+
+
+def test_time_limit_ends_an_answer() -> None:
+    now = [0.0]
+    run = Run()
+    run.core = EngineCore(run.limits, clock=lambda: now[0])
+    run.submit(request(max_tokens=30, time_limit_ms=2500))
+    while run.core.has_work:
+        events, batch = run.core.begin()
+        now[0] += 1.0
+        run.note(events + run.core.finish(run.native.step(batch)))
+    assert (run.last("a").reason, len(run.tokens("a"))) == ("limit", 4)
