@@ -42,6 +42,16 @@ class _GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class _Undefined(jinja2.Undefined):
+    """A missing variable counts as an empty text in `+`, as llama-server's engine has it; templates rely on it."""
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    def __radd__(self, other: Any) -> Any:
+        return other
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**"})
 
@@ -78,7 +88,8 @@ def _strftime_now(format: str) -> str:
 
 def make_environment() -> jinja2.Environment:
     """A fresh environment with the functions and filters chat templates rely on."""
-    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationBlock])
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, undefined=_Undefined,
+                               extensions=[loopcontrols, _GenerationBlock])
     environment.filters["tojson"] = _tojson
     # nothing is escaped, so "safe" has nothing to mark; Jinja's own would make later "+" escape its operand
     environment.filters["safe"] = str
