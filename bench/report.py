@@ -37,7 +37,8 @@ def kl_table(record: dict[str, Any]) -> str:
             numbers = [f"{d[key]:.1e}" for key in ("mean", "median", "p99", "max")]
             rows.append([f"{label}: {name}", *numbers, f"{d['top1']:.2%}"])
     tokens = record["results"][0]["llama_batch_vs_single"]["rows"]
-    note = f"{tokens} tokens of Python source and agent chats; {record['pyjet']}; {record['llama_cpp']}; {record['date']}."
+    versions = f"{record['pyjet']}; {record['llama_cpp']}; {record['date']}"
+    note = f"{tokens} tokens of Python source and agent chats; {versions}."
     return markdown(["KL divergence, nats", "mean", "median", "99%", "max", "same top token"], rows, note)
 
 

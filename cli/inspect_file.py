@@ -40,6 +40,7 @@ def inspect(file: Path, budgets: tuple[float, ...], parallel: int, tensors: bool
         fit_table(need, parallel, budgets or MEMORY_GIB),
     ):
         console.print(table)
+        console.print()
     if tensors:
         console.print(tensor_table(model))
 

@@ -140,7 +140,7 @@ class LlamaModel:
         data = text.encode()
         buffer = (C.c_int32 * (len(data) + 16))()
         count = self.library.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), True, True)
-        return np.frombuffer(buffer, dtype=np.int32)[:count].copy()
+        return np.ctypeslib.as_array(buffer)[:count].copy()
 
     def close(self) -> None:
         if self.handle:

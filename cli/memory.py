@@ -33,7 +33,7 @@ def footprint(model: Model) -> Footprint:
     """From the file's tensors and hyperparameters; workspace and the driver's own memory are not in it."""
     hp = model.hyperparams
     return Footprint(
-        weights=sum(tensor.n_bytes for tensor in model.tensors.values()),
+        weights=model.tensor_bytes,
         kv_per_token={name: kv_bytes_per_token(hp, name) for name in KV_ELEMENT_BYTES},
         state_per_slot=state_bytes_per_slot(hp),
     )
@@ -53,8 +53,8 @@ def state_bytes_per_slot(hp: Hyperparams) -> int:
 
 
 def human(n_bytes: float) -> str:
-    """"17.1 GiB", "22.1 MiB", "34 KiB"."""
+    """"17.1 GiB", "22.1 MiB", "34.0 KiB"."""
     for unit, size in (("GiB", GIB), ("MiB", 1 << 20)):
         if n_bytes >= size:
             return f"{n_bytes / size:.1f} {unit}"
-    return f"{n_bytes / 1024:.0f} KiB"
+    return f"{n_bytes / 1024:.1f} KiB"
