@@ -1,9 +1,3 @@
-// GCC 12 warns about the undefined vectors inside its own AVX-512 header.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-
 #include "cpu/kernels/gemm.h"
 
 #include "cpu/kernels/functions.h"
