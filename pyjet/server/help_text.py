@@ -18,11 +18,6 @@ _NAMES_WIDTH = 40
 _TEXT_WIDTH = 78
 
 
-def build_info() -> str:
-    """``bNNNNN-...`` as in ``system_fingerprint`` and ``/props``."""
-    return f"b{LLAMA_CPP_BUILD}-pyjet{pyjet.__version__}"
-
-
 def version_text() -> str:
     """Two lines: version and build, then interpreter and platform."""
     return (

@@ -179,10 +179,6 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
         options.reasoning_budget_message = values.unescape(options.reasoning_budget_message)
     if "enable_thinking" in options.chat_template_kwargs:
         line.warnings.append("enable_thinking in --chat-template-kwargs works, but --reasoning on|off is the way to go")
-    if options.reasoning_effort != "default":
-        options.chat_template_kwargs.setdefault("reasoning_effort", options.reasoning_effort)
-    if "reasoning_preserve" in options.user_set:
-        options.chat_template_kwargs.setdefault("preserve_reasoning", options.reasoning_preserve)
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
     options.context_shift = False
