@@ -6,12 +6,16 @@ wrong slot, a row too many or too few changes the answer. Violations of the C AB
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 import zlib
 
 import numpy as np
 
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.settings import EngineSettings
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_RESET, StepBatch, StepResult
 
 N_VOCAB = 48
@@ -41,6 +45,7 @@ class FakeNative:
         self.gate = gate
         self.closed = False
         self.fail_at: int | None = None
+        self.delay = 0.0
         self.steps: list[int] = []
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
@@ -51,6 +56,7 @@ class FakeNative:
             self.gate.acquire()
         if self.fail_at is not None and len(self.steps) >= self.fail_at:
             raise RuntimeError("the device fell off the bus")
+        time.sleep(self.delay)
         self._check(batch)
         self.steps.append(len(batch.tokens))
         argmax = np.full(len(batch.tokens), -1, np.int32)
@@ -107,3 +113,30 @@ def alone(prompt: tuple[int, ...], n: int, sample, stop_ids: frozenset[int] = fr
         if answer[-1] in stop_ids:
             break
     return answer
+
+
+def fake_factory(settings: EngineSettings, progress) -> tuple[FakeNative, EngineLimits]:
+    """An EngineFactory; ``settings.model_path`` says what goes wrong: "fail-at-3", "exit-at-3", "bad-model", "slow"."""
+    progress("packing weights", 0, 10)
+    progress("packing weights", 10, 10)
+    limits = settings.limits(N_VOCAB)
+    how, _, step = settings.model_path.rpartition("-at-")
+    if settings.model_path == "bad-model":
+        raise ValueError("tensor blk.0.ffn_up.weight is missing")
+    native = DyingNative(limits, int(step)) if how == "exit" else FakeNative(limits)
+    native.fail_at = int(step) if how == "fail" else None
+    native.delay = 0.02 if settings.model_path == "slow" else 0.0
+    return native, limits
+
+
+class DyingNative(FakeNative):
+    """Ends its process in the given step, as a driver would."""
+
+    def __init__(self, limits: EngineLimits, at: int) -> None:
+        super().__init__(limits)
+        self.at = at
+
+    def step(self, batch: StepBatch) -> StepResult:
+        if len(self.steps) >= self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(batch)

@@ -1,0 +1,100 @@
+"""The engine's process: a thread that loads and computes, the main thread that reads the pipe."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+
+from pyjet.engine.build import EngineFactory
+from pyjet.engine.core import EngineCore
+from pyjet.engine.loop import EngineLoop, Stop
+from pyjet.engine.messages import Died, Events, FromEngine, Loading, Query, Ready, Reply, ToEngine
+from pyjet.engine.request import Event, FailedEvent, FinishedEvent
+from pyjet.engine.settings import EngineSettings
+
+PROGRESS_INTERVAL = 0.1  # seconds between two Loading messages
+STOP_TIMEOUT = 5.0  # seconds a running step gets to end before the process leaves anyway
+
+
+def engine_main(pipe: Connection, settings: EngineSettings, factory: EngineFactory) -> None:
+    """Entry point of the spawned process. Ends when told to, when the engine fails or when the parent is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # these reach the whole group; the parent decides
+        signal.signal(number, signal.SIG_IGN)
+    EngineChild(pipe, settings, factory).serve()
+
+
+class EngineChild:
+    """Serves one pipe."""
+
+    def __init__(self, pipe: Connection, settings: EngineSettings, factory: EngineFactory) -> None:
+        self._pipe = pipe
+        self._settings = settings
+        self._factory = factory
+        self._send_lock = threading.Lock()
+        self._loop: EngineLoop | None = None
+        self._stopping = False
+        self._last_progress = 0.0
+        self._thread = threading.Thread(target=self._compute, name="pyjet-engine", daemon=True)
+
+    def serve(self) -> None:
+        self._thread.start()
+        try:
+            while not self._stopping:
+                self._handle(self._pipe.recv())
+        except (EOFError, OSError):  # the parent is gone
+            self._stopping = True
+        if self._loop is not None:
+            self._loop.post(Stop())
+            self._thread.join(STOP_TIMEOUT)
+        # A step that hangs in a driver, or a half-loaded model, must not keep the process alive.
+        os._exit(0)
+
+    def _handle(self, message: ToEngine) -> None:
+        if isinstance(message, Query):
+            self._answer(message)
+        elif isinstance(message, Stop):
+            self._stopping = True
+        elif self._loop is not None:
+            self._loop.post(message)
+
+    def _answer(self, query: Query) -> None:
+        if self._loop is not None:
+            if query.what == "counters":
+                self._send(Reply(query.number, self._loop.counters()))
+            else:
+                self._send(Reply(query.number, self._loop.slots(with_tokens=query.what == "slots_with_tokens")))
+
+    def _compute(self) -> None:
+        try:
+            stepper, limits = self._factory(self._settings, self._report)
+        except BaseException as error:
+            self._send(Died(str(error) or type(error).__name__, while_loading=True))
+            os._exit(1)
+        self._loop = EngineLoop(EngineCore(limits), stepper, self._send_events)
+        self._send(Ready(limits))
+        self._loop.run()
+        if self._loop.error is not None:
+            self._send(Died(self._loop.error, while_loading=False))
+            os._exit(1)
+
+    def _report(self, stage: str, done: int, total: int) -> bool:
+        now = time.monotonic()
+        if done >= total or now - self._last_progress >= PROGRESS_INTERVAL:
+            self._last_progress = now
+            self._send(Loading(stage, done, total))
+        return not self._stopping
+
+    def _send_events(self, events: list[Event]) -> None:
+        assert self._loop is not None
+        ended = any(isinstance(event, (FinishedEvent, FailedEvent)) for event in events)
+        self._send(Events(events, self._loop.counters() if ended else None))
+
+    def _send(self, message: FromEngine) -> None:
+        try:
+            with self._send_lock:
+                self._pipe.send(message)
+        except (OSError, ValueError):  # nobody listens any more; the reader thread notices it too
+            self._stopping = True

@@ -1,0 +1,59 @@
+"""What crosses the pipe between the server's process and the engine's: small pickled dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyjet.engine.client import EngineLimits, SlotView
+from pyjet.engine.counters import Counters
+from pyjet.engine.loop import Cancel, Stop, Submit
+from pyjet.engine.request import Event
+
+
+@dataclass(frozen=True)
+class Query:
+    """Ask for slots or counters; the Reply carries the same number."""
+
+    number: int
+    what: Literal["slots", "slots_with_tokens", "counters"]
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Progress of loading, in bytes."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    limits: EngineLimits
+
+
+@dataclass(frozen=True)
+class Events:
+    """All events of one step. ``counters`` come along when a request ended, so that they survive the process."""
+
+    events: list[Event]
+    counters: Counters | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    number: int
+    value: list[SlotView] | Counters
+
+
+@dataclass(frozen=True)
+class Died:
+    """The engine cannot go on; the process ends after this. ``while_loading``: it never was ready."""
+
+    message: str
+    while_loading: bool
+
+
+ToEngine = Submit | Cancel | Stop | Query
+FromEngine = Loading | Ready | Events | Reply | Died

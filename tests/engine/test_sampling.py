@@ -1,0 +1,234 @@
+"""The sampler chain against straightforward references, and the distributions it draws from."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyjet.engine import chain
+from pyjet.engine.candidates import Candidates, top_indices
+from pyjet.engine.request import SamplingParams
+from pyjet.engine.sampling import Sampler, SamplingError
+
+OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
+LOGITS = st.lists(st.integers(-12, 12).map(lambda x: x / 2), min_size=1, max_size=60).map(
+    lambda values: np.array(values, np.float32)
+)
+
+
+def reference_order(logits: np.ndarray) -> list[int]:
+    return sorted(range(len(logits)), key=lambda i: (-logits[i], i))
+
+
+def reference_probs(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits.astype(np.float64) - float(logits.max()))
+    return weights / weights.sum()
+
+
+def kept(candidates: Candidates) -> set[int]:
+    return {candidates.token(i) for i in range(len(candidates))}
+
+
+def narrowed(logits: np.ndarray, *first: int) -> Candidates:
+    """Candidates of all tokens, or sorted and cut to the best ones."""
+    candidates = Candidates(logits)
+    for k in first:
+        chain.top_k(candidates, k)
+    return candidates
+
+
+@given(LOGITS, st.integers(1, 70))
+def test_top_k(logits: np.ndarray, k: int) -> None:
+    candidates = narrowed(logits, k)
+    assert [candidates.token(i) for i in range(len(candidates))] == reference_order(logits)[:k]
+
+
+@given(LOGITS, st.sampled_from([0.0, 0.3, 0.5, 0.9, 0.999]), st.integers(0, 8), st.sampled_from([(), (50,)]))
+def test_top_p(logits: np.ndarray, p: float, min_keep: int, first: tuple[int, ...]) -> None:
+    candidates = narrowed(logits, *first)
+    order = reference_order(logits)[: len(candidates)]
+    probs = reference_probs(logits[order])
+    total, n = 0.0, 0
+    while n < len(order) and (total < p - 1e-6 or n < max(1, min_keep)):
+        total += probs[n]
+        n += 1
+    chain.top_p(candidates, p, min_keep)
+    assert abs(len(candidates) - n) <= (abs(total - p) < 1e-5)
+    assert kept(candidates) == set(order[: len(candidates)])
+
+
+@given(LOGITS, st.sampled_from([0.01, 0.05, 0.5, 1.0]), st.integers(0, 8), st.sampled_from([(), (50,)]))
+def test_min_p(logits: np.ndarray, p: float, min_keep: int, first: tuple[int, ...]) -> None:
+    candidates = narrowed(logits, *first)
+    order = reference_order(logits)[: len(candidates)]
+    bound = np.float32(logits.max() + np.float32(np.log(p)))
+    n = max(sum(bool(logits[i] >= bound) for i in order), min_keep, 1)
+    chain.min_p(candidates, p, min_keep)
+    assert kept(candidates) == set(order[:n])
+
+
+@given(LOGITS, st.sampled_from([0.1, 0.5, 0.95]), st.integers(0, 4))
+def test_typical(logits: np.ndarray, p: float, min_keep: int) -> None:
+    candidates = Candidates(logits)
+    chain.typical(candidates, p, min_keep)
+    probs = reference_probs(logits)
+    surprise = -np.log(probs)
+    distance = np.abs(surprise - float((probs * surprise).sum()))
+    inside = kept(candidates)
+    outside = set(range(len(logits))) - inside
+    assert len(inside) >= min(len(logits), max(1, min_keep))
+    assert not outside or max(distance[list(inside)]) <= min(distance[list(outside)]) + 1e-5
+    farthest = max(inside, key=lambda i: distance[i])
+    if len(inside) > max(1, min_keep):
+        assert sum(probs[i] for i in inside) - probs[farthest] <= p + 1e-5
+    assert not outside or sum(probs[list(inside)]) > p - 1e-5
+
+
+def test_typical_survives_impossible_tokens() -> None:
+    candidates = Candidates(np.array([1.0, -np.inf, 0.5], np.float32))
+    chain.typical(candidates, 0.99, 0)
+    assert kept(candidates) == {0, 2}
+
+
+@given(LOGITS, st.lists(st.integers(0, 59), max_size=30), st.sampled_from([(), (10,)]))
+def test_penalties(logits: np.ndarray, history: list[int], first: tuple[int, ...]) -> None:
+    candidates = narrowed(logits, *first)
+    before = {candidates.token(i): candidates.logits[i] for i in range(len(candidates))}
+    counts = np.zeros(60, np.int32)
+    np.add.at(counts, history, 1)
+    chain.penalties(candidates, counts[: max(len(logits), 1)], 1.5, 0.25, 0.5)
+    for i in range(len(candidates)):
+        token = candidates.token(i)
+        value = before[token]
+        if n := history.count(token):
+            value = (value * 1.5 if value <= 0 else value / 1.5) - (n * 0.25 + 0.5)
+        assert candidates.logits[i] == pytest.approx(value, abs=1e-5)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 200))
+@settings(max_examples=30)
+def test_top_indices_of_a_large_vocabulary(seed: int, k: int) -> None:
+    logits = np.random.default_rng(seed).integers(-200, 200, 60_001).astype(np.float32) / 8
+    assert top_indices(logits, k).tolist() == np.argsort(-logits, kind="stable")[:k].tolist()
+
+
+def draw(params: SamplingParams, logits: np.ndarray, n: int = 1) -> list[int]:
+    sampler = Sampler(params, len(logits))
+    return [sampler.sample(logits)[0] for _ in range(n)]
+
+
+LADDER = np.array([2.0, 1.5, 1.0, 0.0, -1.0, -3.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expect"),
+    [
+        ({}, reference_probs(LADDER)),
+        ({"temperature": 0.5}, reference_probs(LADDER * 2)),
+        ({"temperature": 2.0}, reference_probs(LADDER / 2)),
+        ({"top_k": 2}, np.append(reference_probs(LADDER[:2]), np.zeros(4))),
+        ({"top_p": 0.7}, np.append(reference_probs(LADDER[:2]), np.zeros(4))),
+        ({"min_p": 0.3}, np.append(reference_probs(LADDER[:3]), np.zeros(3))),
+        # The default order tempers last: top_p sees the untempered distribution.
+        ({"top_p": 0.7, "temperature": 100.0}, np.append(reference_probs(LADDER[:2] / 100), np.zeros(4))),
+        ({"logit_bias": ((5, 5.0),)}, reference_probs(LADDER + np.array([0, 0, 0, 0, 0, 5]))),
+        ({"logit_bias": ((0, float("-inf")),)}, np.append(0.0, reference_probs(LADDER[1:]))),
+    ],
+)
+def test_distribution(fields: dict, expect: np.ndarray) -> None:
+    n = 20_000
+    drawn = draw(SamplingParams(**{**OFF, "seed": 7, **fields}), LADDER, n)
+    counts = np.bincount(drawn, minlength=6)
+    assert counts[expect == 0].sum() == 0
+    error = np.abs(counts / n - expect)
+    assert (error <= 4.5 * np.sqrt(expect * (1 - expect) / n) + 1e-12).all()
+
+
+def test_order_of_samplers_matters() -> None:
+    tempered_first = SamplingParams(**{**OFF, "top_p": 0.7, "temperature": 100.0}, samplers=("temperature", "top_p"))
+    assert set(draw(tempered_first, LADDER, 500)) == {0, 1, 2, 3, 4}
+    without = SamplingParams(**{**OFF, "temperature": 0.0}, samplers=("top_k",), seed=3)
+    assert len(set(draw(without, LADDER, 500))) > 2
+    assert not Sampler(without, 6).is_argmax
+
+
+def test_greedy() -> None:
+    params = SamplingParams(temperature=0.0)
+    assert Sampler(params, 6).is_argmax
+    assert draw(params, np.array([0, 3, 1, 3, 2, 0], np.float32)) == [1]
+    assert draw(SamplingParams(temperature=0.0, logit_bias=((4, 2.0),)), np.array([0, 3, 1, 3, 2, 0], np.float32)) == [
+        4
+    ]
+    assert not Sampler(SamplingParams(temperature=0.0, logit_bias=((4, 2.0),)), 6).is_argmax
+    assert not Sampler(SamplingParams(temperature=0.0, repeat_penalty=1.1), 6).is_argmax
+    assert not Sampler(SamplingParams(temperature=0.0, typical_p=0.5), 6).is_argmax
+    assert Sampler(SamplingParams(temperature=0.0, repeat_penalty=1.1, repeat_last_n=0), 6).is_argmax
+
+
+def test_penalties_look_at_the_last_tokens_of_prompt_and_answer() -> None:
+    params = SamplingParams(temperature=0.0, presence_penalty=10.0, repeat_last_n=2)
+    sampler = Sampler(params, 6)
+    sampler.accept_prompt((0, 1, 2, 0))
+    assert sampler.sample(LADDER)[0] == 1  # 2 and 0 are in the window, 1 is not
+    sampler.accept(1)
+    assert sampler.sample(LADDER)[0] == 2
+    sampler.accept(2)
+    assert sampler.sample(LADDER)[0] == 0
+
+
+def test_same_seed_same_tokens_and_random_seeds_differ() -> None:
+    params = SamplingParams(seed=5, temperature=2.0)
+    assert draw(params, LADDER, 50) == draw(params, LADDER, 50)
+    assert draw(params, LADDER, 50) != draw(SamplingParams(seed=6, temperature=2.0), LADDER, 50)
+    assert draw(SamplingParams(temperature=2.0), LADDER, 50) != draw(SamplingParams(temperature=2.0), LADDER, 50)
+
+
+def test_input_is_never_changed() -> None:
+    logits = LADDER.copy()
+    params = SamplingParams(seed=1, logit_bias=((1, 2.0),), repeat_penalty=1.2)
+    sampler = Sampler(params, 6, n_probs=3)
+    sampler.accept_prompt((0, 1))
+    sampler.sample(logits)
+    assert (logits == LADDER).all()
+
+
+def test_raw_probabilities_ignore_biases_and_samplers() -> None:
+    params = SamplingParams(temperature=0.0, logit_bias=((5, 50.0),))
+    token, probs = Sampler(params, 6, n_probs=2).sample(LADDER)
+    expect = np.log(reference_probs(LADDER))
+    assert token == 5 and probs is not None
+    assert probs.logprob == pytest.approx(expect[5], abs=1e-5)
+    assert [i for i, _ in probs.top] == [0, 1]
+    assert [p for _, p in probs.top] == pytest.approx(expect[:2].tolist(), abs=1e-5)
+
+
+def test_probabilities_after_sampling() -> None:
+    params = SamplingParams(**{**OFF, "top_k": 2, "seed": 1})
+    token, probs = Sampler(params, 6, n_probs=4, post_probs=True).sample(LADDER)
+    expect = reference_probs(LADDER[:2])
+    assert probs is not None and [i for i, _ in probs.top] == [0, 1]
+    assert [p for _, p in probs.top] == pytest.approx(expect.tolist())
+    assert probs.logprob == pytest.approx(expect[token])
+    greedy = Sampler(SamplingParams(temperature=0.0), 6, n_probs=4, post_probs=True).sample(LADDER)
+    assert greedy[1] is not None and greedy[1].top == ((0, 1.0),)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_impossible_logits_are_an_error(value: float) -> None:
+    with pytest.raises(SamplingError):
+        Sampler(SamplingParams(), 3).sample(np.full(3, value, np.float32))
+
+
+def test_large_vocabulary_is_fast_enough() -> None:
+    logits = (np.random.default_rng(0).standard_normal(248_320) * 3).astype(np.float32)
+    sampler = Sampler(SamplingParams(seed=1), len(logits))
+    times = []
+    for _ in range(15):
+        begin = time.perf_counter()
+        sampler.sample(logits)
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 4e-3  # about 0.9 ms on a quiet core
