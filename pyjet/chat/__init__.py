@@ -9,6 +9,20 @@
     parser.message().to_openai()
 """
 
+from pyjet.chat.messages import prepare_chat
+from pyjet.chat.stream_parser import ChatStreamParser
+from pyjet.chat.template import ChatTemplate, TemplateError
 from pyjet.chat.types import ChatError, ChatMessage, ChatOptions, Delta, PreparedChat, ToolCall
 
-__all__ = ["ChatError", "ChatMessage", "ChatOptions", "Delta", "PreparedChat", "ToolCall"]
+__all__ = [
+    "ChatError",
+    "ChatMessage",
+    "ChatOptions",
+    "ChatStreamParser",
+    "ChatTemplate",
+    "Delta",
+    "PreparedChat",
+    "TemplateError",
+    "ToolCall",
+    "prepare_chat",
+]

@@ -23,7 +23,7 @@ def for_template(messages: list[Message], template: ChatTemplate) -> list[Messag
         if message["role"] == "developer" and "<|channel|>" not in template.source:
             message["role"] = "system"
         if message["role"] == "assistant" and template.has_think_tags:
-            _split_thoughts(message)
+            split_thoughts(message)
         message["content"] = _content_form(message["content"], caps)
         if "tool_calls" in message:
             message["tool_calls"] = [_call_form(call, caps["supports_object_arguments"])
@@ -49,8 +49,8 @@ def _content_form(content: str | list[dict[str, str]], caps: dict[str, bool]) ->
     return content
 
 
-def _split_thoughts(message: Message) -> None:
-    """Thoughts that a client left inside `content` go where the template looks for them."""
+def split_thoughts(message: Message) -> None:
+    """Move thoughts that a client left inside `content` to where the template looks for them."""
     content = message["content"]
     if "reasoning_content" in message or not isinstance(content, str):
         return
