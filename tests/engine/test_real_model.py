@@ -1,0 +1,54 @@
+"""The engine on the embedded model: answers do not depend on company, chunks or slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyjet.assets import default_model_path
+from pyjet.engine.local import LocalEngine
+from pyjet.engine.process import EngineProcess
+from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.settings import EngineSettings
+
+SETTINGS = EngineSettings(
+    str(default_model_path()), n_slots=4, n_ctx_slot=256, n_ctx_total=1024, n_ubatch=48, n_threads=2
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine.load(SETTINGS) as engine:
+        yield engine
+
+
+def request(i: int, name: str) -> GenerationRequest:
+    sampling = SamplingParams(temperature=0.0) if i % 2 else SamplingParams(seed=i, repeat_penalty=1.1)
+    return GenerationRequest(name, tuple(range(100 + i, 100 + i + 20 * (i + 1))), sampling, max_tokens=12)
+
+
+def tokens(stream) -> list[int]:
+    return [event.token for event in stream if isinstance(event, TokenEvent)]
+
+
+def test_four_at_once_equal_each_alone(engine: LocalEngine) -> None:
+    alone = [tokens(engine.submit(request(i, f"alone-{i}"))) for i in range(5)]
+    streams = [engine.submit(request(i, f"together-{i}")) for i in range(5)]
+    assert [tokens(stream) for stream in streams] == alone
+    assert all(len(answer) == 12 for answer in alone)
+
+
+def test_n_probs_row_equals_the_greedy_token(engine: LocalEngine) -> None:
+    greedy = tokens(engine.submit(request(1, "plain")))
+    asked = GenerationRequest("probs", request(1, "").prompt, SamplingParams(temperature=0.0), max_tokens=12, n_probs=3)
+    events = [event for event in engine.submit(asked) if isinstance(event, TokenEvent)]
+    assert [event.token for event in events] == greedy
+    assert [event.probs.top[0][0] for event in events if event.probs] == greedy
+
+
+def test_in_its_own_process() -> None:
+    with EngineProcess(SETTINGS) as engine:
+        assert engine.wait_ready(60), engine.error
+        events = list(engine.submit(request(1, "a")))
+        assert isinstance(events[-1], FinishedEvent) and events[-1].timings.prompt_n == 40
