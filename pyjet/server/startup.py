@@ -1,0 +1,132 @@
+"""From options to a running service: model, tokenizer, template, engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyjet.assets import default_model_path
+from pyjet.chat.builtin import resolve_template
+from pyjet.chat.template import ChatTemplate, TemplateError
+from pyjet.engine.process import EngineProcess
+from pyjet.engine.settings import EngineSettings
+from pyjet.model.errors import ModelError
+from pyjet.model.reader import Model, load_model
+from pyjet.model.tokenizer import Tokenizer
+from pyjet.server.context_size import free_host_bytes, plan_context
+from pyjet.server.device_choice import DeviceError, choose_device
+from pyjet.server.model_defaults import apply_sampling_defaults
+from pyjet.server.options import ServerOptions
+from pyjet.server.service import Service
+
+LoadProgress = Callable[[str, int, int], None]
+
+_log = logging.getLogger(__name__)
+
+
+class StartupError(Exception):
+    """The server cannot serve; one clear sentence for the user."""
+
+
+class Startup:
+    """Loads everything, once. ``close`` may be called at any time, also while ``load`` runs in another thread."""
+
+    def __init__(self, options: ServerOptions, progress: LoadProgress | None = None) -> None:
+        self._options = options
+        self._progress = progress
+        self._engine: EngineProcess | None = None
+        self._closed = False
+
+    def load(self) -> Service:
+        """The service, with its engine ready. Raises StartupError."""
+        options = self._options
+        path = options.model or str(default_model_path())
+        if options.model is None:
+            _log.info("no model was given (-m FILE): serving the built-in model %s", Path(path).name)
+        try:
+            model = load_model(path, overrides=options.override_kv)
+            settings = self._settings(model)
+        except (ModelError, DeviceError) as error:
+            raise StartupError(str(error)) from error
+        for note in apply_sampling_defaults(options, model.metadata):
+            _log.info(note)
+        engine = self._start_engine(settings, model)
+        try:
+            tokenizer = Tokenizer.from_metadata(model.metadata)
+            template = make_template(options, model, tokenizer)
+        except ModelError as error:
+            raise StartupError(str(error)) from error
+        if not engine.wait_ready():
+            raise StartupError(f"the engine did not start: {engine.error or engine.state}")
+        names = options.alias or [options.model or Path(path).stem]
+        return Service(model, tokenizer, template, engine, options, names[0], names)
+
+    def close(self) -> None:
+        """Stop the engine. Idempotent."""
+        self._closed = True
+        if self._engine is not None:
+            self._engine.close()
+
+    def _settings(self, model: Model) -> EngineSettings:
+        options, sizes = self._options, model.hyperparams
+        _check_rope(options, sizes.rope_base)
+        choice = choose_device(options)
+        _log.info("device: %s (%s)", choice.device, choice.reason)
+        free = free_host_bytes(options, model.tensor_bytes) if choice.device == "cpu" else None
+        plan = plan_context(options, sizes, free)
+        for note in plan.notes:
+            _log.warning(note)
+        _log.info("%d slots, %d tokens each, %d together", options.n_slots, plan.n_ctx_slot, plan.n_ctx_total)
+        more: dict[str, Any] = {"kv_type_k": options.cache_type_k, "kv_type_v": options.cache_type_v}
+        return EngineSettings(
+            model_path=model.path,
+            n_slots=options.n_slots,
+            n_ctx_slot=plan.n_ctx_slot,
+            n_ctx_total=plan.n_ctx_total,
+            n_ubatch=min(options.ubatch_size, options.batch_size),
+            device=choice.device,
+            device_index=choice.index,
+            isa=options.cpu_isa,  # type: ignore[arg-type]  # the option table allows these words only
+            n_threads=max(0, options.threads),
+            overrides=options.override_kv,
+            check_tensors=options.check_tensors,
+            **more,
+        )
+
+    def _start_engine(self, settings: EngineSettings, model: Model) -> EngineProcess:
+        if self._closed:
+            raise StartupError("the server was stopped")
+        n_vocab = model.hyperparams.n_vocab
+        self._engine = EngineProcess(settings, n_vocab=n_vocab, on_progress=self._progress)
+        return self._engine
+
+
+def make_template(options: ServerOptions, model: Model, tokenizer: Tokenizer) -> ChatTemplate:
+    """The chat template of the options or the model. Raises StartupError."""
+    given = options.chat_template
+    source = given or model.metadata.get("tokenizer.chat_template") or "chatml"
+    tool_use = None if given else model.metadata.get("tokenizer.chat_template.tool_use")
+    try:
+        return ChatTemplate(
+            resolve_template(str(source), jinja=options.jinja),
+            bos_token=_text(tokenizer, tokenizer.bos_id),
+            eos_token=_text(tokenizer, tokenizer.eos_id),
+            tool_use_source=tool_use,
+        )
+    except (TemplateError, ValueError) as error:
+        raise StartupError(f"the chat template cannot be used: {error}") from error
+
+
+def _text(tokenizer: Tokenizer, token: int | None) -> str:
+    return tokenizer.token_text(token) if token is not None else ""
+
+
+def _check_rope(options: ServerOptions, base: float) -> None:
+    given = options.rope_freq_base
+    if given and abs(given - base) > 1e-6 * base:
+        raise StartupError(
+            f"--rope-freq-base {given:g} differs from the model's own {base:g} and would change its answers; "
+            "start without it"
+        )
