@@ -56,9 +56,9 @@ def uniform_probs(token: int, request: GenerationRequest) -> TokenProbs:
     """The chosen token first, its neighbours by id after it, each half as likely as the one before."""
     chances = [2.0 ** -(rank + 1) for rank in range(request.n_probs)]
     if request.post_sampling_probs:
-        return TokenProbs(0.5, tuple((token + rank, chance) for rank, chance in enumerate(chances)))
+        return TokenProbs(0.5, tuple((abs(token - rank), chance) for rank, chance in enumerate(chances)))
     logs = [-0.6931471805599453 * (rank + 1) for rank in range(request.n_probs)]
-    return TokenProbs(logs[0], tuple((token + rank, log) for rank, log in enumerate(logs)))
+    return TokenProbs(logs[0], tuple((abs(token - rank), log) for rank, log in enumerate(logs)))
 
 
 class ScriptedEngine:

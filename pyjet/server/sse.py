@@ -52,8 +52,11 @@ class StreamResponse(Response):
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         app_iter, status, headers = self.get_wsgi_response(environ)
         write = start_response(status, headers)
-        if environ.get("REQUEST_METHOD") != "HEAD":
+        try:
             write(b"")  # the server sends the headers now; without this they wait for the first event
+        except BaseException:
+            self.close()  # the client left already: nobody will iterate, so nobody else would cancel the work
+            raise
         return app_iter
 
 

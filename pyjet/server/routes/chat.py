@@ -66,7 +66,7 @@ def chat_options(service: Service) -> ChatOptions:
 def prepare(service: Service, body: Any) -> PreparedChat:
     """Validate and render a chat request; ApiError with llama-server's status and text."""
     try:
-        return prepare_chat(body, service.chat_template, chat_options(service))
+        return prepare_chat(body if isinstance(body, dict) else {}, service.chat_template, chat_options(service))
     except ChatError as error:
         raise ApiError(error.status, error.message, error.type) from error
     except TemplateError as error:
@@ -80,7 +80,7 @@ def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
 
 def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
     """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
-    _check_constraints(service, body, prepared)
+    _check_budget(service, body)
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
@@ -91,13 +91,8 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     return params
 
 
-def _check_constraints(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> None:
-    """Fields of chat requests that would steer the text and are not built."""
-    if prepared.tool_choice not in ("auto", "none"):
-        raise not_supported("tool_choice")
-    response_format = body.get("response_format")
-    if isinstance(response_format, dict) and response_format.get("type") in ("json_object", "json_schema"):
-        raise not_supported("response_format")
+def _check_budget(service: Service, body: Mapping[str, Any]) -> None:
+    """A reasoning budget would cut thoughts short, which is not built."""
     budget = lenient_int(body.get("reasoning_budget_tokens", body.get("thinking_budget_tokens")), -1)
     if budget >= 0 or service.options.reasoning_budget >= 0:
         raise not_supported("reasoning_budget_tokens")

@@ -1,0 +1,48 @@
+"""A real HTTP server in a thread, for tests that need sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyjet.server.app import create_app
+from pyjet.server.http import HttpServer
+from pyjet.server.service import Service
+
+
+@contextmanager
+def serving(service: Service) -> Iterator[int]:
+    """Serve until the block ends; the value is the port."""
+    service.options.host, service.options.port = ["127.0.0.1"], 0
+    server = HttpServer(create_app(service, service.options), service.options)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()
+        thread.join(10)
+
+
+def open_request(port: int, path: str, body: dict[str, Any]) -> socket.socket:
+    """A connection with a POST request sent and nothing read."""
+    data = json.dumps(body).encode()
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    connection.sendall(head.encode() + data)
+    return connection
+
+
+def read_until(connection: socket.socket, mark: bytes) -> bytes:
+    """Bytes up to and including ``mark``, or all there are when the connection ends first."""
+    data = b""
+    while mark not in data:
+        piece = connection.recv(65536)
+        if not piece:
+            break
+        data += piece
+    return data
