@@ -59,22 +59,32 @@ static inline void unpack_scales(VF d, VF dmin, const int8_t *codes, GroupWeight
     }
 }
 
-// sum of scale * dot - min * sum over the sub-blocks of one group, for one row
-template <class L>
-static inline VF group_term(const GroupWeights<L> &group, const int8_t *q, const QuantGroup &stats) {
+// Adds one group to the accumulators of kRows rows: (scale * dot - min * sum, over the sub-blocks) *
+// scale of the activations.
+template <class L, int kRows>
+static inline void add_group(const GroupWeights<L> &group, const int8_t *q, int64_t q_stride, const QuantGroup *stats,
+                             int64_t stats_stride, VF *acc) {
     constexpr int kQuads = kGroupQuads / L::kSubBlocks;
-    VF term = vf_zero();
+    const auto sum_of = [&](int row, int s) {
+        const QuantGroup &g = stats[row * stats_stride];
+        return vf_set(L::kSubBlocks == 1 ? g.sum : g.sub_sum[s]);
+    };
+    VF term[kRows];
     for (int s = 0; s < L::kSubBlocks; ++s) {
-        const float sum = L::kSubBlocks == 1 ? stats.sum : stats.sub_sum[s];
-        VF product = vf_from_int(dot<L::kRange, kQuads>(group.quads + s * kQuads, q + s * kQuads * 4));
-        // Integers below 2^24 on both sides: exact.
-        if constexpr (L::kOffset != 0) product = vf_fnma(vf_set(L::kOffset), vf_set(sum), product);
-        term = s == 0 ? vf_mul(group.scale[0], product) : vf_fma(group.scale[s], product, term);
+        VI sums[kRows];
+        dot<L::kRange, kQuads, kRows>(group.quads + s * kQuads, q + s * kQuads * 4, q_stride, sums);
+        for (int r = 0; r < kRows; ++r) {
+            VF product = vf_from_int(sums[r]);
+            // Integers below 2^24 on both sides: exact.
+            if constexpr (L::kOffset != 0) product = vf_fnma(vf_set(L::kOffset), sum_of(r, s), product);
+            term[r] = s == 0 ? vf_mul(group.scale[0], product) : vf_fma(group.scale[s], product, term[r]);
+        }
     }
-    if constexpr (L::kMin)
-        for (int s = 0; s < L::kSubBlocks; ++s)
-            term = vf_fnma(group.min[s], vf_set(L::kSubBlocks == 1 ? stats.sum : stats.sub_sum[s]), term);
-    return term;
+    for (int r = 0; r < kRows; ++r) {
+        if constexpr (L::kMin)
+            for (int s = 0; s < L::kSubBlocks; ++s) term[r] = vf_fnma(group.min[s], sum_of(r, s), term[r]);
+        acc[r] = vf_fma(term[r], vf_set(stats[r * stats_stride].scale), acc[r]);
+    }
 }
 
 // kRows rows from row_begin on, the outputs of one part of one tile.
@@ -103,11 +113,7 @@ static void multiply_part(const GemmArgs &args, int tile, int part, int row_begi
         GroupWeights<L> group;
         unpack_values<L>(values, table, group.quads);
         unpack_scales<L>(d, dmin, codes, group);
-        for (int r = 0; r < kRows; ++r) {
-            const QuantGroup &s = stats[r * args.groups_stride + g];
-            const VF term = group_term<L>(group, q + r * args.q_stride + g * kGroup, s);
-            acc[r] = vf_fma(term, vf_set(s.scale), acc[r]);
-        }
+        add_group<L, kRows>(group, q + g * kGroup, args.q_stride, stats + g, args.groups_stride, acc);
         values += L::kGroupBytes;
         if constexpr (L::kCodes) codes += L::kSubBlocks * L::kScaleVectors * kTile;
     }

@@ -13,6 +13,12 @@ namespace pj::cpu::PJ_ISA {
 // Largest stored integer of a weight, which decides how a dot product may be summed.
 enum class Range { k4Bits = 15, k5Bits = 31, k6Bits = 63, k8Bits = 255 };
 
+static inline int32_t read_quad(const int8_t *p) {
+    int32_t four;
+    std::memcpy(&four, p, sizeof four);
+    return four;
+}
+
 #if defined(__AVX512VNNI__)
 
 constexpr int kWidth = 16;
@@ -49,15 +55,14 @@ static inline VI vi_table(const int8_t *table) {
 }
 static inline VI vi_lookup(VI table, VI index) { return _mm512_shuffle_epi8(table, index); }
 
-template <Range kRange, int kQuads>
-static inline VI dot(const VI *w, const int8_t *x) {
-    VI sum = _mm512_setzero_si512();
-    for (int i = 0; i < kQuads; ++i) {
-        int32_t four;
-        std::memcpy(&four, x + 4 * i, sizeof four);
-        sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_set1_epi32(four));
-    }
-    return sum;
+// sums[r] = sum over kQuads quads of the weights times row r. Rows take turns, so that their chains
+// of additions overlap.
+template <Range kRange, int kQuads, int kRows>
+static inline void dot(const VI *w, const int8_t *x, int64_t stride, VI *sums) {
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_setzero_si512();
+    for (int i = 0; i < kQuads; ++i)
+        for (int r = 0; r < kRows; ++r)
+            sums[r] = _mm512_dpbusd_epi32(sums[r], w[i], _mm512_set1_epi32(read_quad(x + r * stride + 4 * i)));
 }
 
 #elif defined(__AVX2__)
@@ -106,26 +111,25 @@ constexpr int sums_in_int16() {
     return kRange == Range::k8Bits ? 1 : 32767 / (2 * 127 * (int)kRange);
 }
 
-template <Range kRange, int kQuads>
-static inline VI dot(const VI *w, const int8_t *x) {
+template <Range kRange, int kQuads, int kRows>
+static inline void dot(const VI *w, const int8_t *x, int64_t stride, VI *sums) {
     constexpr int kSums = sums_in_int16<kRange>();
     const VI ones = _mm256_set1_epi16(1);
-    VI sum = _mm256_setzero_si256();
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm256_setzero_si256();
     for (int begin = 0; begin < kQuads; begin += kSums) {
-        VI partial = _mm256_setzero_si256();
+        VI partial[kRows];
+        for (int r = 0; r < kRows; ++r) partial[r] = _mm256_setzero_si256();
         for (int i = begin; i < begin + kSums && i < kQuads; ++i) {
-            int32_t four;
-            std::memcpy(&four, x + 4 * i, sizeof four);
-            VI unsigned_side = w[i], signed_side = _mm256_set1_epi32(four);
-            if (kRange == Range::k8Bits) {  // |w| * (x with the sign of w): at most 128 * 127
-                signed_side = _mm256_sign_epi8(signed_side, w[i]);
-                unsigned_side = _mm256_abs_epi8(w[i]);
+            // |w| * (x with the sign of w) is at most 128 * 127
+            const VI size = kRange == Range::k8Bits ? _mm256_abs_epi8(w[i]) : w[i];
+            for (int r = 0; r < kRows; ++r) {
+                VI four = _mm256_set1_epi32(read_quad(x + r * stride + 4 * i));
+                if (kRange == Range::k8Bits) four = _mm256_sign_epi8(four, w[i]);
+                partial[r] = _mm256_add_epi16(partial[r], _mm256_maddubs_epi16(size, four));
             }
-            partial = _mm256_add_epi16(partial, _mm256_maddubs_epi16(unsigned_side, signed_side));
         }
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(partial, ones));
+        for (int r = 0; r < kRows; ++r) sums[r] = _mm256_add_epi32(sums[r], _mm256_madd_epi16(partial[r], ones));
     }
-    return sum;
 }
 
 #else
@@ -188,17 +192,18 @@ static inline VI vi_lookup(VI table, VI index) {
 // Products of bytes fit int16 (255 * 127); the two halves of each 32-bit lane are added as int32.
 static inline VI add_halves(Words v) { return ((VI)v << 16 >> 16) + ((VI)v >> 16); }
 
-template <Range kRange, int kQuads>
-static inline VI dot(const VI *w, const int8_t *x) {
-    VI sum = {};
-    for (int i = 0; i < kQuads; ++i) {
-        const int8_t *four = x + 4 * i;
-        const VI even = VI{} + (int32_t)((uint32_t)(uint16_t)four[0] | (uint32_t)(uint16_t)four[2] << 16);
-        const VI odd = VI{} + (int32_t)((uint32_t)(uint16_t)four[1] | (uint32_t)(uint16_t)four[3] << 16);
-        sum += add_halves((Words)((UnsignedWords)w[i] & 255) * (Words)even);
-        sum += add_halves((Words)((UnsignedWords)w[i] >> 8) * (Words)odd);
+template <Range kRange, int kQuads, int kRows>
+static inline void dot(const VI *w, const int8_t *x, int64_t stride, VI *sums) {
+    for (int r = 0; r < kRows; ++r, x += stride) {
+        sums[r] = VI{};
+        for (int i = 0; i < kQuads; ++i) {
+            const int8_t *four = x + 4 * i;
+            const VI even = VI{} + (int32_t)((uint32_t)(uint16_t)four[0] | (uint32_t)(uint16_t)four[2] << 16);
+            const VI odd = VI{} + (int32_t)((uint32_t)(uint16_t)four[1] | (uint32_t)(uint16_t)four[3] << 16);
+            sums[r] += add_halves((Words)((UnsignedWords)w[i] & 255) * (Words)even);
+            sums[r] += add_halves((Words)((UnsignedWords)w[i] >> 8) * (Words)odd);
+        }
     }
-    return sum;
 }
 
 #endif
