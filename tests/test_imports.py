@@ -26,8 +26,10 @@ def imported_modules(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+            assert node.level <= 1, f"{path}: a relative import that leaves its package"
+            names |= (
+                set() if node.level else {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+            )
     return names
 
 

@@ -16,16 +16,16 @@ def top_indices(logits: Float32Array, k: int) -> IntArray:
     """Indices of the ``k`` largest values, best first, lowest index first among equals.
 
     Exact: the k-th largest block maximum bounds the k-th largest value from below, so only the few values above
-    that bound are sorted.
+    that bound are sorted. For a larger ``k`` the bound is the k-th largest value itself.
     """
     n = logits.shape[0]
-    k = min(k, n)
+    if k >= n:
+        return np.argsort(-logits, kind="stable")
     n_blocks = n // _BLOCK
-    if k * 4 > n_blocks:
-        return np.argsort(-logits, kind="stable")[:k]
-    whole = n_blocks * _BLOCK
-    maxima = logits[:whole].reshape(n_blocks, _BLOCK).max(axis=1)
-    bound = np.partition(maxima, n_blocks - k)[n_blocks - k]
+    values = logits
+    if k * 4 <= n_blocks:
+        values = logits[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
+    bound = np.partition(values, values.shape[0] - k)[values.shape[0] - k]
     found = np.flatnonzero(logits >= bound)
     return found[np.argsort(-logits[found], kind="stable")[:k]]
 

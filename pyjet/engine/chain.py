@@ -97,9 +97,13 @@ def penalties(
     candidates.is_sorted = False
 
 
-def probabilities(candidates: Candidates) -> Float64Array:
-    """What is drawn from: softmax of the candidates that are left, in float64."""
-    logits = candidates.logits.astype(np.float64)
-    weights = np.exp(logits - logits.max())
-    result: Float64Array = weights / weights.sum()
-    return result
+def draw(candidates: Candidates, uniform: float) -> tuple[int, Float64Array]:
+    """Index of the candidate that ``uniform`` (0..1) falls on, and the cumulative weights it was drawn from.
+
+    Weights are the softmax of what is left, not normalised: float32 terms, float64 sums.
+    """
+    weights = np.exp(candidates.logits - candidates.logits.max())
+    total: Float64Array = np.cumsum(weights, dtype=np.float64)
+    index = int(np.searchsorted(total, uniform * total[-1], side="right"))
+    # Rounding may reach the very end; the last possible candidate is meant then.
+    return (index if index < len(weights) else int(np.flatnonzero(weights)[-1])), total

@@ -163,21 +163,32 @@ class EngineProcess:
 
     def _supervise(self) -> None:
         """The pipe's thread: start a child, listen until it ends, decide what follows."""
-        while True:
-            cause = self._run_child()
-            if self._closing.is_set():
-                self._set_state("stopped", None)
-                self._streams.fail_all("the engine was stopped")
+        while not self._closing.is_set():
+            try:
+                cause = self._run_child()
+            except Exception as error:  # no process to be had, or a message that cannot be read
+                log.exception("the engine process could not be run")
+                cause = f"the engine process could not be run: {error}"
+            if not self._closing.is_set() and not self._bury(cause):
                 return
-            delay = self._restarts.next_delay() if self._was_ready else None
-            self._set_state("loading" if delay is not None else "failed", cause)
-            n_failed = self._streams.fail_all(cause)
-            self._bury_counters()
-            log.error("%s; %d requests in flight failed", cause, n_failed)
-            if delay is None:
-                return
-            log.warning("starting the engine again in %.2f s", delay)
-            self._closing.wait(delay)
+        self._set_state("stopped", None)
+        self._streams.fail_all("the engine was stopped")
+
+    def _bury(self, cause: str) -> bool:
+        """Tell everyone that the child died, wait as the policy says; whether to start another one."""
+        delay = self._restarts.next_delay() if self._was_ready else None
+        self._past = add_counters(self._past, self._counters)
+        self._past.engine_restarts += delay is not None
+        self._counters = Counters()
+        self._last_slots = []
+        self._set_state("loading" if delay is not None else "failed", cause)
+        n_failed = self._streams.fail_all(cause)
+        log.error("%s; %d requests in flight failed", cause, n_failed)
+        if delay is None:
+            return False
+        log.warning("starting the engine again in %.2f s", delay)
+        self._closing.wait(delay)
+        return True
 
     def _run_child(self) -> str:
         """One child's life; why it ended."""
@@ -190,16 +201,18 @@ class EngineProcess:
         theirs.close()
         with self._send_lock:
             self._process, self._pipe = process, ours
-        if self._closing.is_set():  # close() may have come before there was a pipe
-            self._send(Stop())
-        cause = self._listen(ours)
-        with self._send_lock:
-            self._pipe = None
-        ours.close()
-        process.join(CLOSE_TIMEOUT)
-        if process.is_alive():
-            process.kill()
-            process.join()
+        try:
+            if self._closing.is_set():  # close() may have come before there was a pipe
+                self._send(Stop())
+            cause = self._listen(ours)
+        finally:
+            with self._send_lock:
+                self._pipe = None
+            ours.close()  # a child that still lives sees this and ends
+            process.join(CLOSE_TIMEOUT)
+            if process.is_alive():
+                process.kill()
+                process.join()
         return cause or f"the engine process {how_it_ended(process.exitcode)}"
 
     def _listen(self, pipe: Connection) -> str | None:
@@ -231,12 +244,6 @@ class EngineProcess:
             self._set_state("ready", None)
         else:
             self._on_progress(message.stage, message.done, message.total)
-
-    def _bury_counters(self) -> None:
-        self._past = add_counters(self._past, self._counters)
-        self._past.engine_restarts += 1
-        self._counters = Counters()
-        self._last_slots = []
 
 
 GAUGES = ("requests_processing", "requests_deferred", "pages_used", "pages_total")

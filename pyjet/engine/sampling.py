@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyjet.engine import chain
-from pyjet.engine.candidates import Candidates, Float32Array, top_indices
+from pyjet.engine.candidates import Candidates, Float32Array, Float64Array, top_indices
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
 
 
@@ -65,9 +65,13 @@ class Sampler:
             self._apply(name, candidates)
         if self.n_probs and self.post_probs:
             candidates.keep(candidates.best(len(candidates)), is_sorted=True)
-        index, probs = self._draw(candidates)
+        index, total = chain.draw(candidates, self._rng.random())
         token = candidates.token(index)
-        return token, self._token_probs(logits, token, candidates, index, probs)
+        if not self.n_probs:
+            return token, None
+        if self.post_probs:
+            return token, surviving_probs(candidates, index, total, self.n_probs)
+        return token, raw_probs(logits, token, self.n_probs)
 
     def _apply(self, name: str, candidates: Candidates) -> None:
         p = self.params
@@ -86,22 +90,6 @@ class Sampler:
             chain.temperature(candidates, p.temperature)
         else:
             raise SamplingError(f"unknown sampler {name!r}")
-
-    def _draw(self, candidates: Candidates) -> tuple[int, npt.NDArray[np.float64]]:
-        probs = chain.probabilities(candidates)
-        total = np.cumsum(probs)
-        index = int(np.searchsorted(total, self._rng.random() * total[-1], side="right"))
-        return min(index, int(np.flatnonzero(probs)[-1])), probs
-
-    def _token_probs(
-        self, logits: Float32Array, token: int, candidates: Candidates, index: int, probs: npt.NDArray[np.float64]
-    ) -> TokenProbs | None:
-        if not self.n_probs:
-            return None
-        if not self.post_probs:
-            return raw_probs(logits, token, self.n_probs)
-        n = int(np.count_nonzero(probs[: self.n_probs]))
-        return TokenProbs(float(probs[index]), tuple((candidates.token(i), float(probs[i])) for i in range(n)))
 
     def _penalises(self) -> bool:
         p = self.params
@@ -125,3 +113,10 @@ def raw_probs(logits: Float32Array, token: int, n: int) -> TokenProbs:
     shifted = logits - logits[best[0]]
     log_total = np.log(np.exp(shifted).sum(dtype=np.float64))
     return TokenProbs(float(shifted[token] - log_total), tuple((int(i), float(shifted[i] - log_total)) for i in best))
+
+
+def surviving_probs(candidates: Candidates, index: int, total: Float64Array, n: int) -> TokenProbs:
+    """Probabilities after the chain: of the candidate at ``index`` and of the ``n`` best; impossible ones left out."""
+    probs = np.diff(total, prepend=0.0) / total[-1]
+    n_possible = int(np.count_nonzero(probs[:n]))
+    return TokenProbs(float(probs[index]), tuple((candidates.token(i), float(probs[i])) for i in range(n_possible)))

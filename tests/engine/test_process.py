@@ -57,6 +57,9 @@ def test_requests_slots_counters_and_close() -> None:
     assert sum(view.id_task >= 0 for view in engine.slots()) == 3
     assert len(engine.slots(with_tokens=True)[0].generated) == 4
     assert engine.counters().predicted_tokens == 24
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGTERM)  # meant for the parent, which will say Stop
+    assert tokens(engine.submit(request("more"))) == expected(request("more"))[0]
     engine.close()
     engine.close()
     assert engine.state == "stopped"
