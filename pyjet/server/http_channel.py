@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from http.client import responses
 from typing import Any
 
 from waitress.channel import HTTPChannel
@@ -27,6 +28,12 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMENT_CHUNK = b"3\r\n:\n\n\r\n"
 
 _log = logging.getLogger(__name__)
+
+
+def _status_line(status: str) -> str:
+    """``404 Not Found``: the usual capitals, whatever the application wrote."""
+    code = int(status[:3])
+    return f"{code} {responses[code]}" if code in responses else status
 
 
 class _Headers(Task):
@@ -52,7 +59,7 @@ class _Headers(Task):
             self.close_on_finish = True
         else:
             headers.append(("Keep-Alive", KEEP_ALIVE))
-        lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers)]
+        lines = [f"HTTP/1.1 {_status_line(self.status)}", *(f"{name}: {value}" for name, value in headers)]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def _must_close(self) -> bool:

@@ -1,0 +1,183 @@
+"""Every option that llama-server has: known here, with the same spellings, values and variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyjet.server.help_text import help_text
+from pyjet.server.option_parser import OptionError, parse
+from pyjet.server.option_table import BY_SPELLING, OPTIONS
+from pyjet.server.option_table_row import Option, Policy
+from pyjet.server.options import ServerOptions
+
+
+def peer_options() -> list[tuple[list[str], str, str]]:
+    """(spellings, value, environment variable) of each option."""
+    lines = Path(__file__).with_name("llama_server_options.txt").read_text().splitlines()[1:]
+    rows = []
+    for line in lines:
+        names, rest = line.split(" |", 1)
+        value, env = rest.rsplit("|", 1)  # the value itself may hold a bar
+        rows.append((names.split(), value.strip(), env.strip()))
+    return rows
+
+
+PEER = peer_options()
+OURS = {"--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio"}
+
+SAMPLES = {
+    "--load-mode": "mmap",
+    "--cache-type-k": "q8_0",
+    "--cache-type-v": "q8_0",
+    "--flash-attn": "on",
+    "--fit": "off",
+    "--split-mode": "none",
+    "--override-kv": "a.b=int:3",
+    "--reasoning-format": "none",
+    "--reasoning": "off",
+    "--log-colors": "off",
+    "--ui-config": '{"a":1}',
+    "--chat-template-kwargs": '{"a":1}',
+    "--logit-bias": "15-1.5",
+    "--cpu-isa": "avx2",
+    "--numa": "isolate",
+    "--spec-draft-sampling": "probabilistic",
+    "--spec-draft-type-k": "f16",
+    "--spec-draft-type-v": "f16",
+    "--spec-type": "none",
+    "--adaptive-decay": "0.5",
+    "--control-vector-layer-range": "1 2",
+    "--samplers": "top_k;temp",
+    "--sampler-seq": "kt",
+    "--lora": "",
+    "--lora-scaled": "",
+    "--pooling": "mean",
+    "--rope-scaling": "none",
+    "--api-prefix": "/api",
+    "--spec-draft-ngl": "all",
+    "--path": ".",
+    "--yarn-orig-ctx": "0",
+    "--yarn-ext-factor": "0",
+    "--yarn-beta-fast": "32",
+    "--adaptive-target": "-1",
+    "--xtc-probability": "0",
+    "--dynatemp-range": "0",
+    "--mirostat": "0",
+    "--dry-multiplier": "0",
+    "--top-nsigma": "-1",
+    "--spec-synth-len": "0",
+    "--spec-synth-rates": "",
+    "--reasoning-budget": "-1",
+    "--reasoning-budget-message": "",
+    "--sleep-idle-seconds": "-1",
+    "--grammar": "",
+    "--json-schema": "",
+}
+NEEDS_FILE = {"--ui-config-file", "--api-key-file", "--chat-template-file", "--grammar-file", "--json-schema-file"}
+UNAVAILABLE = {  # options whose every useful value needs something that is not built
+    "--spec-default": None,
+    "--ssl-key-file": "k.pem",
+    "--ssl-cert-file": "c.pem",
+    "--log-prompts-dir": "logs",
+    "--lookup-cache-static": "x",
+    "--lookup-cache-dynamic": "x",
+    "--spm-infill": None,
+    "--slot-save-path": ".",
+    "--grammar": "root ::= x",
+    "--json-schema": "{}",
+    "--lora": "a.gguf",
+    "--lora-scaled": "a.gguf:0.5",
+    "--spec-type": "draft-mtp",
+    "--cache-type-k": "q4_0",
+    "--cache-type-v": "bf16",
+    "--split-mode": "row",
+    "--tensor-split": "1,1",
+    "--sleep-idle-seconds": "60",
+    "--reasoning-budget": "0",
+    "--mirostat": "2",
+    "--dry-multiplier": "0.8",
+    "--xtc-probability": "0.5",
+    "--top-n-sigma": "1",
+    "--dynatemp-range": "0.5",
+    "--adaptive-target": "0.3",
+    "--rope-scale": "2",
+    "--rope-scaling": "yarn",
+    "--spec-synth-len": "2",
+}
+
+
+def sample(option: Option) -> list[str]:
+    """Values that the option takes, harmless ones where others are refused."""
+    text = SAMPLES.get(option.long_name, "1")
+    return text.split(" ") if option.n_values > 1 else [text][: option.n_values]
+
+
+@pytest.mark.parametrize(("names", "value", "env"), PEER, ids=lambda item: item[-1] if isinstance(item, list) else "")
+def test_the_peers_options_are_known(names: list[str], value: str, env: str) -> None:
+    option = BY_SPELLING[names[0]]
+    assert set(option.spellings) == set(names)
+    assert option.takes_value == bool(value)
+    assert (env in option.env) if env else not option.env
+
+
+def test_nothing_else_is_known_but_our_own() -> None:
+    peer = {name for names, _, _ in PEER for name in names}
+    assert {option.spellings[0] for option in OPTIONS if not peer & set(option.spellings)} == OURS
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.long_name)
+def test_every_option_does_what_its_class_says(option: Option, tmp_path: Path) -> None:
+    values = sample(option)
+    if option.long_name in NEEDS_FILE:
+        path = tmp_path / "file"
+        path.write_text("{}" if "ui" in option.long_name else "")
+        values = [str(path)]
+    for name in option.spellings:
+        switches_off = name in option.off_names
+        if option.policy in (Policy.REFUSE, Policy.REMOVED) and not switches_off:
+            with pytest.raises(OptionError, match="error while handling argument"):
+                parse([name, *values], {})
+            continue
+        if option.long_name in UNAVAILABLE.keys() - SAMPLES.keys() and not switches_off:
+            continue  # see the next test
+        line = parse([name, *values], {})
+        has_warning = any(f"{name} has no effect" in warning for warning in line.warnings)
+        assert has_warning == (option.policy is Policy.ACCEPT) or option.ineffective is not None
+        if option.field and not option.action:
+            assert option.field in line.options.user_set or option.policy is not Policy.MUST
+
+
+@pytest.mark.parametrize(("name", "value"), UNAVAILABLE.items())
+def test_what_is_not_built_is_refused_with_a_reason(name: str, value: str | None) -> None:
+    with pytest.raises(OptionError) as failure:
+        parse([name] if value is None else [name, value], {})
+    text = str(failure.value)
+    assert text.startswith(f'error while handling argument "{name}": ')
+    assert len(text.splitlines()[0]) > len(name) + 50, "the message gives a reason"
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.policy is Policy.REFUSE], ids=lambda o: o.long_name)
+def test_refusals_name_an_alternative(option: Option) -> None:
+    assert any(word in option.reason for word in ("use ", "start without", "run ")), option.reason
+
+
+def test_help_lists_every_spelling_and_variable() -> None:
+    text = help_text()
+    for option in OPTIONS:
+        assert ", ".join(option.spellings) in text
+        assert all(name in text for name in option.env[:1])
+    headings = [line for line in text.splitlines() if line.startswith("-----")]
+    assert [heading.strip("- ") for heading in headings] == [
+        "common params",
+        "sampling params",
+        "speculative params",
+        "example-specific params",
+    ]
+
+
+def test_fields_exist() -> None:
+    defaults = ServerOptions()
+    for option in OPTIONS:
+        assert not option.field or hasattr(defaults, option.field), option.long_name
