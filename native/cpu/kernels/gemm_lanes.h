@@ -134,36 +134,38 @@ static inline void dot(const VI *w, const int8_t *x, int64_t stride, VI *sums) {
 
 #else
 
-constexpr int kWidth = 16;
-constexpr int kMaxRows = 2;
+constexpr int kWidth = 4;  // what every 128-bit unit has
+constexpr int kMaxRows = 4;
 constexpr bool kUnsigned8 = true;
-typedef F16 VF;
-typedef I16 VI;
-typedef uint8_t Bytes __attribute__((vector_size(64)));
-typedef int16_t Words __attribute__((vector_size(64)));
-typedef uint16_t UnsignedWords __attribute__((vector_size(64)));
+typedef float VF __attribute__((vector_size(16)));
+typedef int32_t VI __attribute__((vector_size(16)));
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+typedef int16_t Words __attribute__((vector_size(16)));
+typedef uint16_t UnsignedWords __attribute__((vector_size(16)));
 
 static inline VF vf_zero() { return VF{}; }
-static inline VF vf_set(float x) { return broadcast(x); }
+static inline VF vf_set(float x) { return VF{} + x; }
 static inline VF vf_add(VF a, VF b) { return a + b; }
 static inline VF vf_mul(VF a, VF b) { return a * b; }
-static inline VF vf_fma(VF a, VF b, VF c) { return fma(a, b, c); }
-static inline VF vf_fnma(VF a, VF b, VF c) { return fma(-a, b, c); }
+static inline VF vf_fma(VF a, VF b, VF c) { return a * b + c; }
+static inline VF vf_fnma(VF a, VF b, VF c) { return c - a * b; }
 static inline VF vf_from_int(VI a) { return __builtin_convertvector(a, VF); }
-static inline VF vf_load(const float *p) { return load(p); }
-static inline VF vf_load_half(const uint16_t *p) { return load_half(p); }
+static inline VF vf_load(const float *p) {
+    VF v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline VF vf_load_half(const uint16_t *p) {
+    return VF{half_bits_to_float(p[0]), half_bits_to_float(p[1]), half_bits_to_float(p[2]), half_bits_to_float(p[3])};
+}
 static inline VF vf_load_bf16(const uint16_t *p) {
-    uint32_t wide[kWidth];
-    for (int i = 0; i < kWidth; ++i) wide[i] = (uint32_t)p[i] << 16;
+    const uint32_t wide[kWidth] = {(uint32_t)p[0] << 16, (uint32_t)p[1] << 16, (uint32_t)p[2] << 16,
+                                   (uint32_t)p[3] << 16};
     VF v;
     std::memcpy(&v, wide, sizeof v);
     return v;
 }
-static inline VF vf_load_int8(const int8_t *p) {
-    float wide[kWidth];
-    for (int i = 0; i < kWidth; ++i) wide[i] = p[i];
-    return load(wide);
-}
+static inline VF vf_load_int8(const int8_t *p) { return VF{(float)p[0], (float)p[1], (float)p[2], (float)p[3]}; }
 static inline void vf_store(float *p, VF v, int n) { std::memcpy(p, &v, n * sizeof(float)); }
 
 static inline VI vi_load(const uint8_t *p) {
@@ -172,20 +174,14 @@ static inline VI vi_load(const uint8_t *p) {
     return v;
 }
 static inline VI vi_low_nibbles(VI v) { return (VI)((Bytes)v & 15); }
-static inline VI vi_high_nibbles(VI v) { return (VI)((Bytes)v >> 4); }
+static inline VI vi_high_nibbles(VI v) { return (VI)((UnsignedWords)v >> 4 & 0x0f0f); }
 static inline VI vi_flip_sign(VI v) { return (VI)((Bytes)v ^ 0x80); }
-static inline VI vi_table(const int8_t *table) {
-    int8_t wide[64];
-    for (int i = 0; i < 64; ++i) wide[i] = table[i % 16];
-    VI v;
-    std::memcpy(&v, wide, sizeof v);
-    return v;
-}
+static inline VI vi_table(const int8_t *table) { return vi_load((const uint8_t *)table); }
 static inline VI vi_lookup(VI table, VI index) {
-    uint8_t from[64], to[64];
+    uint8_t from[16], to[16];
     std::memcpy(to, &index, sizeof to);
     std::memcpy(from, &table, sizeof from);
-    for (int i = 0; i < 64; ++i) to[i] = from[to[i]];
+    for (int i = 0; i < 16; ++i) to[i] = from[to[i]];
     return vi_load(to);
 }
 
@@ -194,14 +190,12 @@ static inline VI add_halves(Words v) { return ((VI)v << 16 >> 16) + ((VI)v >> 16
 
 template <Range kRange, int kQuads, int kRows>
 static inline void dot(const VI *w, const int8_t *x, int64_t stride, VI *sums) {
-    for (int r = 0; r < kRows; ++r, x += stride) {
-        sums[r] = VI{};
-        for (int i = 0; i < kQuads; ++i) {
-            const int8_t *four = x + 4 * i;
-            const VI even = VI{} + (int32_t)((uint32_t)(uint16_t)four[0] | (uint32_t)(uint16_t)four[2] << 16);
-            const VI odd = VI{} + (int32_t)((uint32_t)(uint16_t)four[1] | (uint32_t)(uint16_t)four[3] << 16);
-            sums[r] += add_halves((Words)((UnsignedWords)w[i] & 255) * (Words)even);
-            sums[r] += add_halves((Words)((UnsignedWords)w[i] >> 8) * (Words)odd);
+    for (int r = 0; r < kRows; ++r) sums[r] = VI{};
+    for (int i = 0; i < kQuads; ++i) {
+        const Words even_w = (Words)((UnsignedWords)w[i] & 255), odd_w = (Words)((UnsignedWords)w[i] >> 8);
+        for (int r = 0; r < kRows; ++r) {
+            const Words four = (Words)(VI{} + read_quad(x + r * stride + 4 * i));
+            sums[r] += add_halves(even_w * (four << 8 >> 8)) + add_halves(odd_w * (four >> 8));
         }
     }
 }
