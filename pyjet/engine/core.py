@@ -93,7 +93,7 @@ class EngineCore:
             n_ctx = min(limits.n_ctx_slot, limits.n_ctx_total)
             text = f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
             return FailedEvent(request.id, text + "try increasing it", "context", n_prompt, n_ctx)
-        if not all(0 <= token < limits.n_vocab for token in request.prompt):
+        if min(request.prompt) < 0 or max(request.prompt) >= limits.n_vocab:
             return FailedEvent(request.id, "Prompt contains invalid tokens", "server")
         return None
 

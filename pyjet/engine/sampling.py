@@ -49,9 +49,12 @@ class Sampler:
             self._counts[self._history[-1 - last_n]] -= 1
 
     def accept_prompt(self, tokens: tuple[int, ...]) -> None:
+        """All of a prompt's tokens at once, before any other."""
+        if self._counts is None:
+            return
         last_n = self.params.repeat_last_n
-        for token in tokens[-last_n:] if last_n > 0 else tokens:
-            self.accept(token)
+        self._history = list(tokens[-last_n:] if last_n > 0 else tokens)
+        np.add.at(self._counts, self._history, 1)
 
     def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""
