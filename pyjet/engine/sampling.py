@@ -54,7 +54,7 @@ class Sampler:
             return
         last_n = self.params.repeat_last_n
         self._history = list(tokens[-last_n:] if last_n > 0 else tokens)
-        np.add.at(self._counts, self._history, 1)
+        np.add.at(self._counts, np.array(self._history, np.intp), 1)
 
     def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""
