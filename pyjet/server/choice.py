@@ -187,7 +187,8 @@ class Choice:
             post_sampling=self._params.post_sampling_probs,
             special=self._special,
         )
-        self._probs.append(entry)
+        if not self._params.stream:
+            self._probs.append(entry)
         return entry
 
     def _final_probs(self) -> list[dict[str, Any]]:

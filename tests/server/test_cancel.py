@@ -80,9 +80,12 @@ def test_queued_requests_of_gone_clients_never_run(stream: bool) -> None:
             assert wait_until(lambda n=n: len(engine.requests) == n, 5)
         last = open_request(port, "/completion", {"prompt": "a"})
         assert wait_until(lambda: len(engine.requests) == 11, 5)
-        for connection in waiting:
+        running, *queued = waiting
+        for connection in queued:
             connection.close()
-        last.settimeout(2)
+        assert wait_until(lambda: len(engine.cancels) == len(queued), 1.0)
+        running.close()
+        last.settimeout(1.0)
         assert b'"content":"last"' in read_until(last, b'"timings"')
         last.close()
         assert engine.wait_idle(1.0)
