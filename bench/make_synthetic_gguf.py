@@ -109,9 +109,7 @@ def _more_bits(index: int, n_all: int) -> bool:
     return index < n_all // 8 or index >= 7 * n_all // 8 or (index - n_all // 8) % 3 == 2
 
 
-def random_blocks(
-    rng: np.random.Generator, kind: GGMLQuantizationType, n_in: int, n_blocks: int
-) -> np.ndarray:
+def random_blocks(rng: np.random.Generator, kind: GGMLQuantizationType, n_in: int, n_blocks: int) -> np.ndarray:
     """uint8 [n_blocks, block_bytes]: random blocks whose weights have mean 0 and std 0.5/sqrt(n_in)."""
     block, block_bytes = GGML_QUANT_SIZES[kind]
     std = 0.5 / math.sqrt(n_in)
@@ -119,8 +117,11 @@ def random_blocks(
         values = rng.normal(0.0, std, (n_blocks, block)).astype(np.float32)
         return gguf.quants.quantize(values, kind).view(np.uint8).reshape(n_blocks, block_bytes)
     blocks = np.frombuffer(rng.bytes(n_blocks * block_bytes), np.uint8).reshape(n_blocks, block_bytes).copy()
+    jitter = rng.uniform(0.9, 1.1, n_blocks)
+    if len(HALF_SCALE_OFFSETS[kind]) == 1:
+        jitter *= rng.choice([-1.0, 1.0], n_blocks)  # Q4_0's range -8..7, for one, is not centred
     for offset, scale in zip(HALF_SCALE_OFFSETS[kind], _scales(blocks[:512], kind, std)):
-        _set_half(blocks, offset, scale * rng.uniform(0.9, 1.1))
+        _set_half(blocks, offset, scale * jitter)
     return blocks
 
 
@@ -131,15 +132,15 @@ def _scales(sample: np.ndarray, kind: GGMLQuantizationType, std: float) -> list[
     for active in offsets:
         unit = sample.copy()
         for offset in offsets:
-            _set_half(unit, offset, float(offset == active))
+            _set_half(unit, offset, np.full(len(unit), float(offset == active)))
         parts.append(gguf.quants.dequantize(unit, kind))
     ratios = [1.0] if len(parts) == 1 else [1.0, -float(parts[0].mean() / parts[1].mean())]
     spread = float(np.std(sum(ratio * part for ratio, part in zip(ratios, parts))))
     return [std / spread * ratio for ratio in ratios]
 
 
-def _set_half(blocks: np.ndarray, offset: int, value: float) -> None:
-    blocks[..., offset : offset + 2] = np.array([value], np.float16).view(np.uint8)
+def _set_half(blocks: np.ndarray, offset: int, values: np.ndarray) -> None:
+    blocks[:, offset : offset + 2] = values.astype(np.float16).view(np.uint8).reshape(-1, 2)
 
 
 class RandomWeights:

@@ -159,10 +159,10 @@ def _attention(keys: _Keys, n_embd: int) -> dict[str, Any]:
         raise keys.fail("attention.head_count_kv", f"{n_head_kv} does not divide the {n_head} query heads")
     head_dim = keys.integer("attention.key_length", 16, 1024, default=n_embd // n_head)
     value_dim = keys.integer("attention.value_length", 16, 1024, default=n_embd // n_head)
-    if head_dim % 16 or value_dim != head_dim:
-        raise keys.fail(
-            "attention.key_length", f"{head_dim} (values {value_dim}): expected equal multiples of 16 for both"
-        )
+    if head_dim % 16:
+        raise keys.fail("attention.key_length", f"{head_dim} is not a multiple of 16")
+    if value_dim != head_dim:
+        raise keys.fail("attention.value_length", f"{value_dim} differs from the key length {head_dim}")
     rope_dim = keys.integer("rope.dimension_count", 2, head_dim, default=head_dim)
     if rope_dim % 2:
         raise keys.fail("rope.dimension_count", f"{rope_dim} is odd; rope rotates pairs")
@@ -216,9 +216,7 @@ def _delta_net(keys: _Keys) -> dict[str, Any]:
     if n_value % n_key:
         raise keys.fail("ssm.group_count", f"{n_key} key heads do not divide the {n_value} value heads")
     if inner != gdn_dim * n_value:
-        raise keys.fail(
-            "ssm.inner_size", f"{inner} is not ssm.state_size x ssm.time_step_rank = {gdn_dim} x {n_value}"
-        )
+        raise keys.fail("ssm.inner_size", f"{inner} is not ssm.state_size x ssm.time_step_rank = {gdn_dim} x {n_value}")
     return {
         "gdn_dim": gdn_dim,
         "n_gdn_head_v": n_value,

@@ -107,9 +107,7 @@ def _open_parts(path: str) -> list[tuple[Header, np.ndarray]]:
     parts = [first]
     for index, part_path in enumerate(_part_paths(path, count)[1:], start=1):
         if not os.path.exists(part_path):
-            raise ModelError(
-                f"{part_path}: part {index + 1} of {count} is missing; download all parts into one folder"
-            )
+            raise ModelError(f"{part_path}: part {index + 1} of {count} is missing; download all parts into one folder")
         parts.append(open_gguf(part_path))
         _check_part(parts[-1][0], index, part_path)
     return parts
@@ -143,9 +141,7 @@ def _merge_tensors(parts: list[tuple[Header, np.ndarray]], path: str) -> dict[st
                 raise ModelError(f"{path}: tensor '{entry.name}' is in two parts; use the parts of one model only")
             view = data[entry.offset : entry.offset + entry.n_bytes]
             kind = entry.type
-            tensors[entry.name] = TensorInfo(
-                entry.name, int(kind), kind.name, entry.shape, view, entry.n_bytes
-            )
+            tensors[entry.name] = TensorInfo(entry.name, int(kind), kind.name, entry.shape, view, entry.n_bytes)
     announced = parts[0][0].metadata.get("split.tensors.count", len(tensors))
     if announced != len(tensors):
         raise ModelError(f"{path}: the parts hold {len(tensors)} tensors, the first one announces {announced}")

@@ -179,7 +179,10 @@ def _backend(vocabulary: Vocabulary, merges: list[str], pre: PreTokenizer) -> Ba
     # A merge whose parts or result are no tokens can never contribute one, and the library rejects it.
     ids = vocabulary.ids
     usable = [pair for pair in pairs if pair[0] in ids and pair[1] in ids and pair[0] + pair[1] in ids]
-    backend = Backend(BPE(ids, usable, ignore_merges=pre.ignore_merges))
+    try:
+        backend = Backend(BPE(ids, usable, ignore_merges=pre.ignore_merges))
+    except Exception as error:  # the library's own error type is not public
+        raise ModelError(f"metadata keys 'tokenizer.ggml.tokens' and 'tokenizer.ggml.merges': {error}") from None
     backend.pre_tokenizer = pre.build()
     return backend
 

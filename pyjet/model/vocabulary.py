@@ -90,7 +90,8 @@ def _ids_by_kind(metadata: Mapping[str, Any], n_tokens: int) -> dict[TokenKind, 
     types = metadata.get(_PREFIX + "token_type")
     if types is None:
         return by_kind
-    if not isinstance(types, list) or len(types) < n_tokens or not all(type(item) is int for item in types):
+    numbers = isinstance(types, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in types)
+    if not numbers or len(types) < n_tokens:
         raise ModelError(f"metadata key '{_PREFIX}token_type': expected {n_tokens} integers, one for each token")
     known = {int(kind): kind for kind in TokenKind}
     for index, number in enumerate(types[:n_tokens]):

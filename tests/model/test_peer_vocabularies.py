@@ -1,0 +1,137 @@
+"""llama.cpp's own tokenizer test vectors, and its tokenizer as oracle on larger texts."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+
+from cli.llama_cpp import LlamaCppError
+from pyjet.assets import default_model_path
+from pyjet.model import Tokenizer
+from pyjet.model.reader import open_gguf
+from tests.support.llama_vocab import LlamaVocab
+from tests.support.peer_sdist import PeerSourceError, peer_source
+
+SEPARATOR = "\n__ggml_vocab_test__\n"
+SEED = 7
+ALPHABETS = (
+    " \t\n\r\u00a0\u3000\u2028\x85\x0b\x0c\x1c\0",
+    "abcXYZ019'.,!?-_sStTmMlLdDrReEvV\u017f\u212a",
+    "".join(map(chr, range(0x20, 0x2FF))),
+    "".join(map(chr, range(0x300, 0x3000))),
+    "的一是नमस्ते한국어日本語שלום👨‍👩‍👧é\u0301",
+)
+WORDS = (
+    "the ", " def", "\n\n", "    ", " '", "'ll", "12345", "<|im_start|>", "<|im_end|>", "<think>", "</s>", "<|im_",
+    "<tool_call>", "<|endoftext|>",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def vocabularies() -> Path:
+    try:
+        return peer_source() / "models"
+    except PeerSourceError as error:
+        pytest.skip(str(error))
+
+
+def load(path: Path) -> Tokenizer:
+    return Tokenizer.from_metadata(open_gguf(path)[0].metadata)
+
+
+@pytest.mark.parametrize("name", ["qwen35", "qwen2", "llama-bpe", "gpt-2"])
+def test_vectors(vocabularies: Path, name: str) -> None:
+    path = vocabularies / f"ggml-vocab-{name}.gguf"
+    tokenizer = load(path)
+    texts = Path(f"{path}.inp").read_bytes().decode("utf-8").removesuffix(SEPARATOR).split(SEPARATOR)
+    expected = [[int(item) for item in line.split()] for line in Path(f"{path}.out").read_text().splitlines()]
+    assert len(texts) == len(expected) > 40
+    for text, ids in zip(texts, expected):
+        assert tokenizer.encode(text, parse_special=False) == ids, repr(text)
+        assert tokenizer.decode(ids) == text
+
+
+def test_large_vocabulary_is_fast(vocabularies: Path) -> None:
+    started = time.monotonic()
+    metadata = open_gguf(vocabularies / "ggml-vocab-qwen35.gguf")[0].metadata
+    parsed = time.monotonic()
+    tokenizer = Tokenizer.from_metadata(metadata)
+    built = time.monotonic()
+    assert parsed - started < 2.0 and built - parsed < 3.0
+    text = Path(gguf.constants.__file__).read_text(encoding="utf-8")[:80_000]
+    tokenizer.encode(text)
+    started = time.monotonic()
+    assert len(tokenizer.encode(text)) > 15_000
+    assert time.monotonic() - started < 0.5  # 0.03 s on an idle core
+
+
+def random_text(rng: random.Random) -> str:
+    parts = []
+    for _ in range(rng.choice([3, 20, 120])):
+        kind = rng.random()
+        if kind < 0.3:
+            parts.append(rng.choice(WORDS))
+        elif kind < 0.8:
+            parts.append("".join(rng.choices(rng.choice(ALPHABETS), k=rng.randint(1, 4))))
+        else:
+            point = rng.randrange(0x110000)
+            parts.append(chr(point) if not 0xD800 <= point < 0xE000 else "?")
+    return "".join(parts)
+
+
+def write_vocabulary(path: Path, pre: str) -> Path:
+    """The embedded model's metadata with another pre-tokenizer, without tensors."""
+    writer = gguf.GGUFWriter(path, "qwen35")
+    metadata: dict[str, Any] = {**open_gguf(default_model_path())[0].metadata, "tokenizer.ggml.pre": pre}
+    adders = {bool: writer.add_bool, str: writer.add_string, list: writer.add_array}
+    adders |= {int: writer.add_uint32, float: writer.add_float32}
+    for key, value in metadata.items():
+        if key != "general.architecture":
+            adders[type(value)](key, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(params=["qwen35", "qwen2", "llama-bpe", "gpt-2", "default"])
+def oracle_pair(request: pytest.FixtureRequest, tmp_path: Path):
+    path = write_vocabulary(tmp_path / "vocab.gguf", request.param)
+    try:
+        oracle = LlamaVocab(path)
+    except LlamaCppError as error:
+        pytest.skip(str(error))
+    with oracle:
+        yield load(path), oracle
+
+
+def test_source_code_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
+    tokenizer, oracle = oracle_pair
+    for file in sorted(Path(gguf.__file__).parent.glob("*.py"))[:4]:
+        text = file.read_text(encoding="utf-8")[:60_000]
+        assert tokenizer.encode(text) == oracle.encode(text)
+
+
+def test_mixed_unicode_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
+    tokenizer, oracle = oracle_pair
+    rng = random.Random(SEED)
+    for _ in range(300):
+        text, parse = random_text(rng), rng.random() < 0.5
+        assert tokenizer.encode(text, parse_special=parse) == oracle.encode(text, parse_special=parse), repr(text)
+        assert tokenizer.decode(tokenizer.encode(text, parse_special=parse)) == text
+
+
+def test_every_token_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
+    tokenizer, oracle = oracle_pair
+    assert (tokenizer.n_vocab, tokenizer.bos_id, tokenizer.eos_id) == (oracle.n_tokens, oracle.bos_id, oracle.eos_id)
+    assert tokenizer.encode("a", add_special=True) == oracle.encode("a", add_special=True)
+    for index in range(tokenizer.n_vocab):
+        assert tokenizer.token_bytes(index) == oracle.token_bytes(index)
+        assert (index in tokenizer.eog_ids) == oracle.is_eog(index)
+        visible = b"" if tokenizer.is_special(index) else tokenizer.token_bytes(index)
+        assert visible == oracle.token_bytes(index, special=False)
