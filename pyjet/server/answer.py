@@ -9,9 +9,9 @@ from flask import Response
 
 from pyjet.server import jsonio
 from pyjet.server.choice import Result
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import ClientGone, Job
 from pyjet.server.http import client_gone
-from pyjet.server.params import CompletionParams
 from pyjet.server.sse import StreamFormat, start_stream
 
 

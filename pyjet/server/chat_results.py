@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyjet.chat.stream_parser import ChatStreamParser
 from pyjet.chat.types import Delta, PreparedChat
 from pyjet.server.choice import Chunk, Result
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import Item, Progress
-from pyjet.server.params import CompletionParams
 from pyjet.server.results import NativeFormat, completion_id, progress_json, result_usage
 from pyjet.server.service import BUILD_INFO
 from pyjet.server.sse import DONE

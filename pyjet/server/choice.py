@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyjet.engine.request import FinishedEvent, GenerationRequest, Timings, TokenEvent
 from pyjet.model.detokenizer import Detokenizer
-from pyjet.server.params import CompletionParams
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.probs import probs_entry
 from pyjet.server.stop_strings import StopStrings
 

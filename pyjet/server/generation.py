@@ -22,8 +22,8 @@ from pyjet.engine.request import (
     TokenEvent,
 )
 from pyjet.server.choice import Choice, Chunk, Result
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
-from pyjet.server.params import CompletionParams
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service

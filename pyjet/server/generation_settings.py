@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyjet.server.params import CompletionParams
+from pyjet.server.completion_params import CompletionParams
 
 _ORDER = (
     "seed", "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",

@@ -1,17 +1,15 @@
 """Request fields that every completion-like endpoint reads: their types, limits, defaults and meaning.
 
-:func:`parse_params` turns a body into :class:`CompletionParams`; :func:`check_supported` refuses settings that
+:func:`parse_params` turns a body into ``CompletionParams``; :func:`check_supported` refuses settings that
 would change the answer but are not built, so that nothing is ever ignored silently.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyjet.engine.request import RANDOM_SEED, SamplingParams
+from pyjet.server.completion_params import CHAT_FORMATS, CompletionParams, default_params
 from pyjet.server.errors import ApiError
 from pyjet.server.json_fields import (
     FLOAT32_MAX,
@@ -26,161 +24,15 @@ from pyjet.server.json_fields import (
     read_str,
     read_strings,
 )
+from pyjet.server.logit_bias import end_token_bans, parse_bias
 from pyjet.server.sampler_names import samplers_from_chars, samplers_from_names
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
     from pyjet.server.options import ServerOptions
 
-CHAT_FORMATS = ("Content-only", "peg-simple", "peg-native", "peg-gemma4", "peg-minimax-m3")
 REASONING_FORMATS = ("none", "auto", "deepseek", "deepseek-legacy")
-ENGINE_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 _FLOAT_LIMITS = (-FLOAT32_MAX, FLOAT32_MAX)
-
-
-@dataclass
-class CompletionParams:
-    """All settings of one request, defaults filled in. Names are llama-server's; floats are single precision."""
-
-    # sampling
-    seed: int
-    temperature: float
-    dynatemp_range: float
-    dynatemp_exponent: float
-    top_k: int
-    top_p: float
-    min_p: float
-    top_n_sigma: float
-    xtc_probability: float
-    xtc_threshold: float
-    typical_p: float
-    repeat_last_n: int
-    repeat_penalty: float
-    presence_penalty: float
-    frequency_penalty: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_penalty_last_n: int
-    dry_sequence_breakers: list[str]
-    mirostat: int
-    mirostat_tau: float
-    mirostat_eta: float
-    adaptive_target: float
-    adaptive_decay: float
-    samplers: list[str]
-    min_keep: int = 0
-    ignore_eos: bool = False
-    logit_bias: list[tuple[int, float]] = field(default_factory=list)
-    backend_sampling: bool = False
-    # what is generated and when it ends
-    n_predict: int = -1
-    stop: list[str] = field(default_factory=list)
-    n_indent: int = 0
-    t_max_predict_ms: int = -1
-    n_keep: int = 0
-    n_discard: int = 0
-    n_cmpl: int = 1
-    grammar: str = ""
-    json_schema: Any = None
-    grammar_lazy: bool = False
-    grammar_triggers: list[Any] = field(default_factory=list)
-    preserved_tokens: list[int] = field(default_factory=list)
-    # cache and slot
-    cache_prompt: bool = True
-    n_cache_reuse: int = 0
-    id_slot: int = -1
-    # what the answer shows
-    stream: bool = False
-    include_usage: bool = False
-    n_probs: int = 0
-    post_sampling_probs: bool = False
-    return_tokens: bool = False
-    return_progress: bool = False
-    timings_per_token: bool = False
-    response_fields: list[str] = field(default_factory=list)
-    sse_ping_interval: int = 30
-    verbose: bool = False
-    speculative_types: list[str] = field(default_factory=lambda: ["none"])
-    # chat
-    chat_format: str = CHAT_FORMATS[0]
-    reasoning_format: str = "deepseek"
-    generation_prompt: str = ""
-
-    @property
-    def reasoning_in_content(self) -> bool:
-        return self.stream and self.reasoning_format == "deepseek-legacy"
-
-    def max_tokens(self, server_limit: int) -> int:
-        """Tokens to generate: -1 takes ``server_limit`` (``--n-predict``), 0 still yields one token."""
-        n_predict = server_limit if self.n_predict < 0 else self.n_predict
-        return n_predict if n_predict < 0 else max(1, n_predict)
-
-    def sampling(self, choice: int = 0) -> SamplingParams:
-        """The engine's view for choice number ``choice``: each has its own seed, as at llama-server."""
-        seed = self.seed if self.seed == RANDOM_SEED else (self.seed + choice) % 2**32
-        return SamplingParams(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            typical_p=self.typical_p,
-            repeat_penalty=self.repeat_penalty,
-            repeat_last_n=self.repeat_last_n,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            logit_bias=tuple(self.logit_bias),
-            seed=seed,
-            min_keep=self.min_keep,
-            samplers=tuple(name for name in self.samplers if name in ENGINE_SAMPLERS),
-        )
-
-
-def default_params(options: ServerOptions, tokenizer: Tokenizer) -> CompletionParams:
-    """What a request without fields gets: the command line's settings."""
-    bias = [(token, float32(value)) for token, value in options.logit_bias]
-    return CompletionParams(
-        seed=options.seed % 2**32,
-        temperature=float32(options.temp),
-        dynatemp_range=float32(options.dynatemp_range),
-        dynatemp_exponent=float32(options.dynatemp_exp),
-        top_k=options.top_k,
-        top_p=float32(options.top_p),
-        min_p=float32(options.min_p),
-        top_n_sigma=float32(options.top_n_sigma),
-        xtc_probability=float32(options.xtc_probability),
-        xtc_threshold=float32(options.xtc_threshold),
-        typical_p=float32(options.typical_p),
-        repeat_last_n=options.repeat_last_n,
-        repeat_penalty=float32(options.repeat_penalty),
-        presence_penalty=float32(options.presence_penalty),
-        frequency_penalty=float32(options.frequency_penalty),
-        dry_multiplier=float32(options.dry_multiplier),
-        dry_base=float32(options.dry_base),
-        dry_allowed_length=options.dry_allowed_length,
-        dry_penalty_last_n=options.dry_penalty_last_n,
-        dry_sequence_breakers=list(options.dry_sequence_breakers),
-        mirostat=options.mirostat,
-        mirostat_tau=float32(options.mirostat_ent),
-        mirostat_eta=float32(options.mirostat_lr),
-        adaptive_target=float32(options.adaptive_target),
-        adaptive_decay=float32(options.adaptive_decay),
-        samplers=list(options.samplers),
-        ignore_eos=options.ignore_eos,
-        logit_bias=bias + (_end_token_bans(tokenizer) if options.ignore_eos else []),
-        backend_sampling=options.backend_sampling,
-        n_predict=options.n_predict,
-        stop=list(options.reverse_prompt),
-        n_keep=options.keep,
-        grammar=options.grammar,
-        json_schema=options.json_schema or None,
-        cache_prompt=options.cache_prompt,
-        n_cache_reuse=options.cache_reuse,
-        sse_ping_interval=options.sse_ping_interval,
-        verbose=options.verbose,
-        speculative_types=list(options.spec_type),
-        reasoning_format=options.reasoning_format,
-    )
 
 
 def parse_params(
@@ -313,47 +165,11 @@ def _read_chat(body: Mapping[str, Any], params: CompletionParams) -> None:
 def _read_bias(body: Mapping[str, Any], params: CompletionParams, tokenizer: Tokenizer) -> None:
     bias = body.get("logit_bias")
     if bias is not None:
-        params.logit_bias = _parse_bias(bias, tokenizer)
+        params.logit_bias = parse_bias(bias, tokenizer)
     if body.get("ignore_eos") is not None:
         params.ignore_eos = read_bool(body, "ignore_eos", False)
         if params.ignore_eos:
-            params.logit_bias = params.logit_bias + _end_token_bans(tokenizer)
-
-
-def _end_token_bans(tokenizer: Tokenizer) -> list[tuple[int, float]]:
-    return [(token, -math.inf) for token in sorted(tokenizer.eog_ids)]
-
-
-def _parse_bias(bias: Any, tokenizer: Tokenizer) -> list[tuple[int, float]]:
-    """``[[id or text, b], …]`` or ``{"id or text": b}``; ``false`` bans; malformed entries are skipped."""
-    if isinstance(bias, dict):
-        pairs: list[Any] = [[int(key) if _is_integer(key) else key, value] for key, value in bias.items()]
-    else:
-        pairs = bias if isinstance(bias, list) else []
-    result: list[tuple[int, float]] = []
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or pair[1] is True:
-            continue
-        key, value = pair
-        if value is False:
-            value = -math.inf
-        if not isinstance(value, (int, float)) or math.isnan(value):
-            continue
-        result += [(token, float32(value)) for token in _bias_tokens(key, tokenizer)]
-    return result
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.strip().removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 19
-
-
-def _bias_tokens(key: Any, tokenizer: Tokenizer) -> list[int]:
-    if isinstance(key, str):
-        return tokenizer.encode(key, add_special=False, parse_special=False)
-    if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < tokenizer.n_vocab:
-        return [key]
-    return []
+            params.logit_bias = params.logit_bias + end_token_bans(tokenizer)
 
 
 def _read_stop(body: Mapping[str, Any], params: CompletionParams, options: ServerOptions) -> None:

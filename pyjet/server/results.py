@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyjet.server.choice import Chunk, Result
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import Item, Progress
 from pyjet.server.generation_settings import generation_settings
-from pyjet.server.params import CompletionParams
 from pyjet.server.service import BUILD_INFO
 from pyjet.server.sse import DONE
 from pyjet.server.timings import timings_json, usage_json

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyjet import __version__
+from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
-from pyjet.server.params import default_params
 
 if TYPE_CHECKING:
     from pyjet.chat.template import ChatTemplate

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyjet.server.completion_params import CompletionParams, default_params
 from pyjet.server.errors import ApiError
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.options import ServerOptions
-from pyjet.server.params import CompletionParams, check_supported, default_params, parse_params
+from pyjet.server.params import check_supported, parse_params
 from tests.server.scripted import ids, tiny_tokenizer
 
 FULL_KEYS = (

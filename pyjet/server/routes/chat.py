@@ -13,10 +13,11 @@ from pyjet.chat.types import ChatError, ChatOptions, PreparedChat
 from pyjet.server import jsonio
 from pyjet.server.answer import answer
 from pyjet.server.chat_results import ChatFormat
+from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 from pyjet.server.generation import Job
 from pyjet.server.json_fields import lenient_int
-from pyjet.server.params import CompletionParams, check_supported, not_supported, parse_params
+from pyjet.server.params import check_supported, not_supported, parse_params
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
