@@ -63,7 +63,7 @@ _FAMILIES = {
         "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
     ): PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
     (
-        "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "gigachat",
+        "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v1-en", "gigachat",
         "a.x-4.0", "mellum", "modern-bert", "roberta-bpe", "exaone4",
     ): PreTokenizer((_GPT2,)),
 }  # fmt: skip
