@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -72,7 +71,7 @@ def save(results: list[FileResult], path: Path, seconds: float) -> None:
 
 @click.command()
 @click.option("--tokens", default=640, show_default=True, help="Tokens of each of the four texts.")
-@click.option("--threads", default=os.cpu_count() or 1, show_default=True, help="CPU workers of both engines.")
+@click.option("--threads", default=1, show_default=True, help="CPU workers of both engines.")
 @click.option("--weights", default="Q4_K_M,F16,Q8_0", show_default=True, help="Which files, comma-separated.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Where the figures go as JSON.")
 def main(tokens: int, threads: int, weights: str, out: Path) -> None:
