@@ -52,10 +52,10 @@ class RawPaths:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = _raw_path(environ)
-        if self._prefix:
-            inside = path.startswith(self._prefix + "/")
-            path = path[len(self._prefix) :] if inside else "/" + path
-        environ["PATH_INFO"] = path
+        inside = path.startswith(self._prefix + "/")
+        path = path[len(self._prefix) :]
+        # werkzeug drops leading slashes, so that //health would be /health
+        environ["PATH_INFO"] = path if inside and not path.startswith("//") else "/%2F" + path
         return self._app(environ, start_response)
 
 

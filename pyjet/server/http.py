@@ -1,6 +1,7 @@
 """The HTTP server around the WSGI application: waitress with llama-server's manners.
 
-One thread does all socket I/O; each request runs in a thread of a pool that grows on demand.
+One thread does all socket input; each request runs in a thread of a pool that grows on demand and sends every
+piece of its answer at once.
 """
 
 from __future__ import annotations
@@ -167,7 +168,6 @@ def _adjustments(options: ServerOptions) -> Adjustments:
     return Adjustments(
         ident=SERVER_NAME,
         threads=1,  # the pool is ours
-        send_bytes=1,  # every piece of a stream leaves at once
         channel_request_lookahead=_PIPELINED_REQUESTS,  # > 0: keep reading, which notices clients that leave
         connection_limit=_connection_limit(),
         channel_timeout=options.timeout,

@@ -189,7 +189,8 @@ def _change_props(service: Service) -> Response:
 def _slots(service: Service) -> Response:
     if not service.options.slots:
         raise endpoint_disabled("slots endpoint", "--slots")
-    slots = service.engine.slots(with_tokens=service.options.slots_debug)
+    engine = service.engine
+    slots = engine.slots(with_tokens=True) if service.options.slots_debug else engine.slots()
     if request.args.get("fail_on_no_slot") and all(slot.is_processing for slot in slots):
         raise no_slot_available()
     return jsonio.response([slot_json(service, slot) for slot in slots])
