@@ -1,7 +1,7 @@
 """Writers that turn the raw text of one XML parameter into JSON, as it arrives.
 
-Each takes text with add(), gives JSON pieces with take(), and ends with close() (the parameter is complete) or, when
-generation was cut, is simply dropped: what take() gave is then as far as the valid text goes.
+Each takes text with add(), gives JSON pieces with take(), and ends with close() (the parameter is complete) or
+with cut() (generation stopped inside it: the value as far as it goes, unclosed).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class ValueWriter(Protocol):
     def take(self) -> str: ...
 
     def close(self) -> str: ...
+
+    def cut(self) -> str: ...
 
 
 def writer_for(types: frozenset[str]) -> ValueWriter:
@@ -50,6 +52,9 @@ class StringWriter:
 
     def close(self) -> str:
         return self.take() + '"'
+
+    def cut(self) -> str:
+        return self.take()
 
 
 class JsonWriter:
@@ -86,6 +91,9 @@ class JsonWriter:
         if not text and "null" in self._types:
             return "null"
         return _quoted_json(text) or json.dumps(text, ensure_ascii=False)
+
+    def cut(self) -> str:
+        return self.take() + (scalar_json("".join(self._scalar).strip(WHITESPACE)) or "")
 
 
 def _quoted_json(text: str) -> str | None:
@@ -146,6 +154,9 @@ class EitherWriter:
             self._become_string()
         assert self._string is not None
         return self._string.close()
+
+    def cut(self) -> str:
+        return self.take() if self._string is not None else self._json() or ""
 
     def _json(self) -> str | None:
         text = "".join(self._held).strip(WHITESPACE)

@@ -102,7 +102,9 @@ class ChatStreamParser:
         """
         self._read("", final=True, truncated=truncated)
         if self._reader is not None:
-            if not truncated:
+            if truncated:
+                self._call_text(self._reader.cut())
+            else:
                 self._close_call(self._reader)
             self._reader = None
         elif not self.finished_calls:

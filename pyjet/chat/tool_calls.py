@@ -35,6 +35,9 @@ class CallReader(Protocol):
     def close(self) -> str:
         """Text that completes the arguments of a call the model left open."""
 
+    def cut(self) -> str:
+        """Text that is certain when generation was cut inside the call; the arguments stay unclosed."""
+
 
 class QwenXmlCall:
     """`<parameter=NAME>` blocks up to `</function>`.
@@ -90,6 +93,10 @@ class QwenXmlCall:
             self._end_value()
             self._end_call()
         return self.take()
+
+    def cut(self) -> str:
+        text = self.take()
+        return text if self._writer is None else text + self._writer.cut()
 
     def _body(self, text: str, pos: int, final: bool) -> int | None:
         """Between parameters: tags count, any other text is skipped. None: more text must come first."""
@@ -199,6 +206,9 @@ class HermesJsonCall:
             self._end_call()
         return self.take()
 
+    def cut(self) -> str:
+        return self.take()
+
     # states: each returns the position behind what it read, -1 when more text must come first
 
     def _open(self, text: str, pos: int) -> int:
@@ -265,7 +275,9 @@ class HermesJsonCall:
         return self._field in ("arguments", "parameters") and not self._complete
 
     def _pass_on(self, text: str) -> None:
-        if self._is_arguments() and text:
+        if not text:
+            return
+        if self._is_arguments():
             if self._streams:
                 self._out.append(text)
                 return
