@@ -46,7 +46,7 @@ class ChatFormat:
         if isinstance(item, Chunk):
             return self._chunk(item)
         if isinstance(item, Progress):
-            return [{**self._event(item.index, dict(_ROLE)), "prompt_progress": progress_json(item)}]
+            return [{**self._event(item.index, dict(_ROLE)), **progress_json(item)}]
         if isinstance(item, Result):
             return self._finish(item)
         return []
@@ -69,12 +69,12 @@ class ChatFormat:
         events += [self._event(index, delta.to_openai()) for delta in self._allowed(index, deltas)]
         events.append(self._event(index, {}, _finish_reason(result, index in self._called)))
         self._results[index] = result
-        if self._params.verbose:
-            events[0]["__verbose"] = self._native.result(result)
         if not self._params.include_usage:
             events[-1]["timings"] = timings_json(result.timings)
         elif len(self._results) == self._params.n_cmpl:
             events.append(self._usage(self._results[0]))
+        if self._params.verbose:
+            events[0]["__verbose"] = self._native.result(result)
         return events
 
     def _usage(self, first: Result) -> dict[str, Any]:

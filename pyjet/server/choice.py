@@ -85,7 +85,7 @@ class Choice:
         self.n_decoded += 1
         self._last_token = event.token
         self._tokens.append(event.token)
-        self._unsent += self._detokenizer.push(event.token)
+        self._unsent += self._text_of(event.token)
         if self._detokenizer.pending:
             return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True)
         text = self._take_text(at_end=event.token in self.request.stop_ids)
@@ -127,6 +127,12 @@ class Choice:
             probs=self._final_probs(),
         )
         return chunk, result
+
+    def _text_of(self, token: int) -> str:
+        """Text that became complete; preserved tokens are visible although they are control tokens."""
+        if token in self._params.preserved_tokens and self._tokenizer.is_special(token):
+            return self._detokenizer.finish() + self._tokenizer.token_text(token)
+        return self._detokenizer.push(token)
 
     def end_early(self) -> None:
         """The text is complete as it is: what a stop string at its end would do."""

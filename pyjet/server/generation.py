@@ -47,13 +47,17 @@ class Started:
 
 @dataclass(frozen=True)
 class Progress:
-    """``processed`` of ``total`` prompt tokens are read, ``cached`` of them were reused."""
+    """``processed`` of ``total`` prompt tokens are read, ``cached`` of them were reused.
+
+    ``timings`` are set when the client wants them with every event.
+    """
 
     index: int
     total: int
     cached: int
     processed: int
     time_ms: int
+    timings: Timings | None = None
 
 
 Item = Started | Progress | Chunk | Result
@@ -122,7 +126,7 @@ class Job:
         if isinstance(event, StartedEvent):
             yield Started(choice.index)
         elif isinstance(event, ProgressEvent):
-            yield Progress(choice.index, event.total, event.cached, event.processed, int(event.time_ms))
+            yield self._progress(choice.index, event)
         elif isinstance(event, TokenEvent):
             if not choice.stopped:  # tokens of the step in which a stop string was found are nobody's
                 chunk = choice.add(event)
@@ -139,6 +143,11 @@ class Job:
             self._open.discard(choice.index)
             self.cancel()
             raise api_error(event)
+
+    def _progress(self, index: int, event: ProgressEvent) -> Progress:
+        n_read = event.processed - event.cached
+        timings = Timings(cache_n=event.cached, prompt_n=n_read) if self.params.timings_per_token else None
+        return Progress(index, event.total, event.cached, event.processed, int(event.time_ms), timings)
 
     def end_choice(self, index: int) -> None:
         """End one text now as if a stop string had been found after its last token."""

@@ -140,8 +140,6 @@ def _read_grammar(body: Mapping[str, Any], params: CompletionParams, tokenizer: 
     if (preserved := body.get("preserved_tokens")) is not None:
         encoded = [tokenizer.encode(text) for text in read_strings("preserved_tokens", preserved)]
         params.preserved_tokens = sorted({ids[0] for ids in encoded if len(ids) == 1})
-        if any(map(tokenizer.is_special, params.preserved_tokens)):
-            raise not_supported("preserved_tokens")  # would make control tokens visible
     if (triggers := body.get("grammar_triggers")) is not None:
         params.grammar_triggers = triggers if isinstance(triggers, list) else [triggers]
         if params.grammar_lazy and not params.grammar_triggers:

@@ -32,13 +32,16 @@ def completion_id() -> str:
     return "chatcmpl-" + random_id()
 
 
-def progress_json(progress: Progress) -> dict[str, int]:
-    return {
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """The last keys of an event about the prompt: ``timings`` when wanted, then ``prompt_progress``."""
+    counts = {
         "total": progress.total,
         "cache": progress.cached,
         "processed": progress.processed,
         "time_ms": progress.time_ms,
     }
+    keys: dict[str, Any] = {} if progress.timings is None else {"timings": timings_json(progress.timings)}
+    return {**keys, "prompt_progress": counts}
 
 
 def result_usage(result: Result) -> dict[str, Any]:
@@ -78,7 +81,7 @@ class NativeFormat:
         if isinstance(item, Chunk) and not item.incomplete:
             return [self.chunk(item)]
         if isinstance(item, Progress):
-            return [{**self._partial(item.index, "", 0, 0), "prompt_progress": progress_json(item)}]
+            return [{**self._partial(item.index, "", 0, 0), **progress_json(item)}]
         if isinstance(item, Result):
             return [self.result(item)]
         return []
@@ -152,7 +155,7 @@ class TextFormat:
             return [self._chunk(item)]
         if isinstance(item, Progress):
             event = {**self._head("", item.index, None, None), "id": self._id}
-            return [{**event, "prompt_progress": progress_json(item)}]
+            return [{**event, **progress_json(item)}]
         if isinstance(item, Result):
             return [self._result(item, "")]
         return []

@@ -264,6 +264,7 @@ def test_progress_timings_and_verbose() -> None:
         assert event["prompt_progress"]["processed"] == processed
     assert "timings" in events[2]
     finish = events[-2]
+    assert list(finish)[-2:] == ["timings", "__verbose"]
     assert finish["__verbose"]["prompt"].startswith("<|im_start|>user") and "timings" in finish
     engine.say(said("</think>\n\nHello"))
     answer = chat(engine, {"verbose": True})
@@ -318,6 +319,7 @@ def test_input_tokens() -> None:
         ({"messages": HI, "max_tokens": -5}, 400),
         ({"messages": HI, "n": 0}, 400),
         ({"messages": HI, "top_logprobs": 2}, 400),
+        ({"messages": HI, "logprobs": "x"}, 400),
         ({"messages": HI, "logprobs": True, "tools": TOOLS, "stream": True}, 400),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', 400),
         (b'{"messages": [], "temperature": NaN}', 400),

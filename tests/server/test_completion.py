@@ -266,3 +266,5 @@ def test_control_tokens_are_visible_on_request() -> None:
     assert post(make_client(ScriptedEngine(Script(tokens))), "/completion", {"prompt": "x"})["content"] == "ab"
     shown = post(make_client(ScriptedEngine(Script(tokens)), special=True), "/completion", {"prompt": "x"})
     assert shown["content"] == "a<|im_start|>b<|im_end|>"
+    body = {"prompt": "x", "preserved_tokens": ["<|im_start|>"]}
+    assert post(make_client(ScriptedEngine(Script(tokens))), "/completion", body)["content"] == "a<|im_start|>b"

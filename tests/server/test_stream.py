@@ -100,7 +100,8 @@ def test_optional_keys_in_order() -> None:
     first, second, chunk, *_ = stream(make_client(engine), "/completion", body)
     n_prompt = len(ids("a b c d"))
     for event, processed in ((first, 0), (second, 2)):
-        assert list(event) == [*CHUNK_KEYS, "prompt_progress"]
+        assert list(event) == [*CHUNK_KEYS, "timings", "prompt_progress"]
+        assert event["timings"]["prompt_n"] == processed and event["timings"]["predicted_n"] == 0
         assert (event["content"], event["tokens"], event["tokens_predicted"]) == ("", [0], 0)
         progress = {"total": n_prompt, "cache": 0, "processed": processed, "time_ms": processed}
         assert event["prompt_progress"] == progress

@@ -85,11 +85,20 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
-    fields |= {"logprobs": None, "reasoning_format": prepared.reasoning_format, "chat_format": None}
+    fields |= {"reasoning_format": prepared.reasoning_format, "chat_format": None}
     params = parse_params(fields, service.options, service.tokenizer, n_slots=service.n_slots)
     params.chat_format = prepared.chat_format
     params.generation_prompt = prepared.generation_prompt
+    params.preserved_tokens = _preserved_tokens(service, prepared)
     return params
+
+
+def _preserved_tokens(service: Service, prepared: PreparedChat) -> list[int]:
+    """Ids of the tags that the parser must see, whatever kind of token they are in this vocabulary."""
+    tags = ["<think>", "</think>"] if prepared.supports_thinking else []
+    if prepared.format != "content_only":
+        tags += ["<tool_call>", "</tool_call>"]
+    return sorted(token for tag in tags if (token := service.tokenizer.token_id(tag)) is not None)
 
 
 def _check_budget(service: Service, body: Mapping[str, Any]) -> None:
