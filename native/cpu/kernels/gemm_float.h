@@ -56,10 +56,25 @@ static void multiply_float_rows(const GemmArgs &args, int row_begin) {
         for (int part = 0; part < kParts; ++part) multiply_float_part<kFormat, kRows, 1>(args, tile, part, row_begin);
 }
 
+// Blocks of eight rows: a tile's weights stay in cache while the rows of a chunk pass.
+template <WeightFormat kFormat>
+static void multiply_float_blocks(const GemmArgs &args, int n_rows) {
+    constexpr int kBlock = 8, kChunkFloats = 128 * 1024;
+    int chunk = kChunkFloats / args.weight.n_in / kBlock * kBlock;
+    if (chunk < 4 * kBlock) chunk = 4 * kBlock;
+    for (int begin = 0; begin < n_rows; begin += chunk) {
+        const int end = begin + chunk < n_rows ? begin + chunk : n_rows;
+        for (int tile = args.tile_begin; tile < args.tile_end; ++tile)
+            for (int part = 0; part < kParts; ++part)
+                for (int row = begin; row < end; row += kBlock)
+                    multiply_float_part<kFormat, kBlock, 1>(args, tile, part, row);
+    }
+}
+
 template <WeightFormat kFormat>
 static void multiply_float(const GemmArgs &args) {
-    int row = 0;
-    for (; row + 8 <= args.n_rows; row += 8) multiply_float_rows<kFormat, 8, 1>(args, row);
+    int row = args.n_rows / 8 * 8;
+    multiply_float_blocks<kFormat>(args, row);
     for (; row + 4 <= args.n_rows; row += 4) multiply_float_rows<kFormat, 4, 1>(args, row);
     for (; row + 2 <= args.n_rows; row += 2) multiply_float_rows<kFormat, 2, 2>(args, row);
     for (; row < args.n_rows; ++row) multiply_float_rows<kFormat, 1, 4>(args, row);
