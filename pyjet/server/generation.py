@@ -146,7 +146,8 @@ class Job:
 
     def _progress(self, index: int, event: ProgressEvent) -> Progress:
         n_read = event.processed - event.cached
-        timings = Timings(cache_n=event.cached, prompt_n=n_read) if self.params.timings_per_token else None
+        so_far = Timings(event.cached, n_read, event.time_ms if n_read else 0.0)
+        timings = so_far if self.params.timings_per_token else None
         return Progress(index, event.total, event.cached, event.processed, int(event.time_ms), timings)
 
     def end_choice(self, index: int) -> None:
