@@ -58,7 +58,7 @@ class Parser(HTTPRequestParser):
     def received(self, data: bytes) -> int:
         """Take bytes; returns how many belong to this request."""
         if self.body_rcv is None and not self._line_checked and not self.completed:
-            failure = self._check_line((self.header_plus + data[:MAX_URI_BYTES]).lstrip(_LEADING_BLANK))
+            failure = self._check_line((self.header_plus + data[: MAX_URI_BYTES + 64]).lstrip(_LEADING_BLANK))
             if failure is not None:
                 return self._fail(failure, len(data))
         consumed: int = super().received(data)
