@@ -105,6 +105,7 @@ void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int
         float *q = ws_.mixed.data() + (int64_t{row} * shape_.n_head + head) * dim;
         kernels_.rms_norm(raw, b.q_norm.data(), dim, shape_.rms_eps, q);
         kernels_.rope(q, cos, sin, shape_.rope_dim);
+        if (k_rotation_) kernels_.hadamard(q, dim, k_rotation_);
     }
     const pj_seq &seq = in.seqs[in.row_seq[row]];
     const int position = in.row_position[row];
@@ -112,9 +113,11 @@ void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int
     const int offset = position % config_.page_tokens;
     for (int head = 0; head < shape_.n_head_kv; ++head) {
         float *k = ws_.k.data() + (int64_t{row} * shape_.n_head_kv + head) * dim;
-        const float *v = ws_.v.data() + (int64_t{row} * shape_.n_head_kv + head) * dim;
+        float *v = ws_.v.data() + (int64_t{row} * shape_.n_head_kv + head) * dim;
         kernels_.rms_norm(k, b.k_norm.data(), dim, shape_.rms_eps, k);
         kernels_.rope(k, cos, sin, shape_.rope_dim);
+        if (k_rotation_) kernels_.hadamard(k, dim, k_rotation_);
+        if (v_rotation_) kernels_.hadamard(v, dim, v_rotation_);
         kernels_.store_kv(config_.kv_type_k, k, dim, kv_.k_row(page, b.layer, head, offset));
         kernels_.store_kv(config_.kv_type_v, v, dim, kv_.v_row(page, b.layer, head, offset));
     }
@@ -172,6 +175,7 @@ void CpuEngine::gate_heads(int row) {
     const int dim = shape_.head_dim;
     for (int head = 0; head < shape_.n_head; ++head) {
         const int64_t index = int64_t{row} * shape_.n_head + head;
+        if (v_rotation_) kernels_.hadamard(ws_.heads.data() + index * dim, dim, v_rotation_);
         kernels_.sigmoid_gate(ws_.heads.data() + index * dim, ws_.wide.data() + index * 2 * dim + dim, dim);
     }
     ws_.heads_input.quantize_row(kernels_, row);

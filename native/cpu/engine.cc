@@ -20,6 +20,15 @@ std::vector<double> inverse_frequencies(const Shape &s) {
     return out;
 }
 
+int k_rotation(const Shape &s, int kv_type) {
+    if (kv_type != PJ_KV_Q8_0 || s.head_dim % 64) return 0;
+    int block = 64;
+    while (s.head_dim % (2 * block) == 0) block *= 2;
+    return block;
+}
+
+int v_rotation(const Shape &s, int kv_type) { return kv_type == PJ_KV_Q8_0 && s.head_dim % 64 == 0 ? 64 : 0; }
+
 std::vector<int> rows_with(const pj_step_in &in, uint32_t flags, uint32_t without = 0) {
     std::vector<int> rows;
     for (int row = 0; row < in.n_rows; ++row)
@@ -40,6 +49,8 @@ CpuEngine::CpuEngine(const Model &model, const pj_config &config)
       states_(model.shape, config, weights_.n_gdn_layers),
       ws_(model.shape, config.max_rows),
       timer_(config.profile != 0),
+      k_rotation_(k_rotation(model.shape, config.kv_type_k)),
+      v_rotation_(v_rotation(model.shape, config.kv_type_v)),
       inverse_frequency_(inverse_frequencies(model.shape)) {}
 
 void CpuEngine::step(const pj_step_in &in, pj_step_out &out) {

@@ -70,6 +70,23 @@ int argmax(const float *x, int n) {
     return best;
 }
 
+void hadamard(float *x, int n, int block) {
+    const float scale = 1.0f / __builtin_sqrtf((float)block);
+    for (int begin = 0; begin < n; begin += block) {
+        float *v = x + begin;
+        for (int half = 1; half < block; half *= 2) {
+            for (int i = 0; i < block; i += 2 * half) {
+                for (int j = i; j < i + half; ++j) {
+                    const float a = v[j], b = v[j + half];
+                    v[j] = a + b;
+                    v[j + half] = a - b;
+                }
+            }
+        }
+        for (int i = 0; i < block; ++i) v[i] *= scale;
+    }
+}
+
 void rope(float *head, const float *cos, const float *sin, int rope_dim) {
     const int half = rope_dim / 2;
     for (int i = 0; i < half; ++i) {

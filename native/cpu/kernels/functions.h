@@ -16,6 +16,7 @@ void sigmoid_gate(float *x, const float *gate, int n);
 void gated_norm(const float *x, const float *weight, const float *gate, int n, float eps, float *out);
 int argmax(const float *x, int n);
 
+void hadamard(float *x, int n, int block);
 void rope(float *head, const float *cos, const float *sin, int rope_dim);
 void store_kv(int kv_type, const float *x, int n, void *out);
 void attention(const AttentionArgs &args);

@@ -37,7 +37,9 @@ struct Kernels {
     // index of the largest value, the lowest index on ties
     int (*argmax)(const float *x, int n);
 
-    // --- attention (kernels/attention.cc)
+    // --- attention (kernels/attention.cc, kernels/elementwise.cc)
+    // Orthonormal Walsh-Hadamard transform (Sylvester order) of each block of n values; its own inverse.
+    void (*hadamard)(float *x, int n, int block);
     void (*rope)(float *head, const float *cos, const float *sin, int rope_dim);
     void (*store_kv)(int kv_type, const float *x, int n, void *out);
     void (*attention)(const AttentionArgs &args);
