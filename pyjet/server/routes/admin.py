@@ -43,6 +43,9 @@ def register(app: Flask, service: Service) -> None:
     app.add_url_rule("/slots/<id>", "slot_action", lambda id: _slot_action(), methods=["POST"])
     for path, message in _NOT_OFFERED.items():
         _post(app, path, _raiser(ApiError(501, message)))
+    for method in ("GET", "DELETE"):
+        error = ApiError(501, _NOT_YET.format("/v1/stream"))
+        app.add_url_rule("/v1/stream", f"{method}:/v1/stream", _raiser(error), methods=[method])
     for path in ("/tools", "/cors-proxy"):
         _get(app, path, _raiser(feature_disabled()))
         _post(app, path, _raiser(feature_disabled()))

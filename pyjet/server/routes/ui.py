@@ -77,7 +77,10 @@ def _asset(path: str, options: ServerOptions) -> Response:
 
 def _file(root: str, name: str) -> Response:
     path = safe_join(root, name)
-    if path is None or not os.path.isfile(path) or not os.path.realpath(path).startswith(os.path.realpath(root)):
+    if path is None or not os.path.isfile(path):
+        raise not_found()
+    real_root = os.path.realpath(root)
+    if os.path.commonpath([os.path.realpath(path), real_root]) != real_root:  # a link that leads outside
         raise not_found()
     response = send_file(path, request.environ, conditional=True)
     response.direct_passthrough = False

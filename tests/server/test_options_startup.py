@@ -1,0 +1,164 @@
+"""What the options mean for a model: context sizes, device, template, sampling defaults of the file."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyjet.server import device_choice
+from pyjet.server.context_size import ContextPlan, free_host_bytes, kv_bytes_per_token, plan_context
+from pyjet.server.device_choice import DeviceError, choose_device, device_list
+from pyjet.server.loading_bar import LoadingBar
+from pyjet.server.model_defaults import apply_sampling_defaults
+from pyjet.server.options import ServerOptions
+from pyjet.server.startup import Startup, StartupError, make_template
+from tests.server.scripted import tiny_model, tiny_tokenizer
+
+SIZES = replace(tiny_model().hyperparams, n_ctx_train=8192)
+
+
+def plan(free_bytes: int | None = None, **options: Any) -> ContextPlan:
+    return plan_context(ServerOptions(**options), SIZES, free_bytes)
+
+
+@pytest.mark.parametrize(
+    ("options", "slot", "total"),
+    [
+        ({}, 8192, 8192),  # auto slots: unified, the trained length
+        ({"ctx_size": 4096}, 4096, 4096),
+        ({"ctx_size": 1000}, 1024, 1024),
+        ({"ctx_size": 1000, "parallel": 2}, 512, 1024),
+        ({"ctx_size": 1000, "parallel": 3}, 512, 1536),
+        ({"ctx_size": 4096, "parallel": 2, "kv_unified": True}, 4096, 4096),
+        ({"ctx_size": 4096, "kv_unified": False}, 1024, 4096),
+        ({"kv_unified_per_slot": 1024}, 1024, 4096),
+        ({"ctx_size": 8192, "kv_unified_per_slot": 1000}, 1000, 8192),
+        ({"parallel": 4}, 2048, 8192),
+        ({"ctx_size": 32768, "parallel": 1}, 8192, 8192),
+        ({"ctx_size": 32768}, 8192, 32768),
+    ],
+)
+def test_context_sizes(options: dict[str, Any], slot: int, total: int) -> None:
+    result = plan(**options)
+    assert (result.n_ctx_slot, result.n_ctx_total) == (slot, total)
+    assert bool(result.notes) == (options.get("ctx_size", 0) > 8192)
+
+
+def test_fit_shrinks_only_what_was_not_set() -> None:
+    room = int(kv_bytes_per_token(ServerOptions(), SIZES) * 5000)
+    assert plan(room).n_ctx_total == 4864 and plan(room).notes
+    assert plan(room, ctx_size=8192).n_ctx_total == 8192
+    assert plan(room, fit=False).n_ctx_total == 8192
+    assert plan(0).n_ctx_total == 4096, "not below --fit-ctx"
+    assert plan(0, fit_ctx=1024).n_ctx_total == 1024
+
+
+def test_free_memory_is_what_weights_and_margin_leave() -> None:
+    free = free_host_bytes(ServerOptions(fit_target=[0]), 0)
+    if free is not None:
+        assert free > 0 and free_host_bytes(ServerOptions(), 1 << 60) == 0
+
+
+# device
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, info: str, **options: Any) -> tuple[str, int]:
+    monkeypatch.setattr(device_choice, "build_info", lambda: info)
+    choice = choose_device(ServerOptions(**options))
+    assert choice.reason
+    return choice.device, choice.index
+
+
+CPU_ONLY = "pyjet 0.1.0; cpu: portable avx2; cuda: none"
+WITH_CUDA = "pyjet 0.1.0; cpu: portable avx2; cuda: sm_80 sm_90"
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose(monkeypatch, CPU_ONLY) == ("cpu", 0)
+    assert choose(monkeypatch, CPU_ONLY, device="none") == ("cpu", 0)
+    assert choose(monkeypatch, WITH_CUDA, main_gpu=1) == ("cuda", 1)
+    assert choose(monkeypatch, WITH_CUDA, gpu_layers="0") == ("cpu", 0)
+    assert choose(monkeypatch, WITH_CUDA, device="cpu") == ("cpu", 0)
+    assert choose(monkeypatch, WITH_CUDA, device="CUDA2") == ("cuda", 2)
+
+
+@pytest.mark.parametrize(("info", "device"), [(CPU_ONLY, "cuda"), (WITH_CUDA, "CUDA0,CUDA1"), (WITH_CUDA, "Vulkan0")])
+def test_devices_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, info: str, device: str) -> None:
+    with pytest.raises(DeviceError, match=device.split(",")[0]):
+        choose(monkeypatch, info, device=device)
+
+
+def test_device_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "build_info", lambda: CPU_ONLY)
+    assert device_list() == "Available devices:\n  (none)\n"
+    monkeypatch.setattr(device_choice, "build_info", lambda: WITH_CUDA)
+    assert "\n  CUDA0: " in device_list()
+
+
+# the model file
+
+
+def test_sampling_defaults_of_the_model() -> None:
+    options = ServerOptions(top_k=7, user_set={"top_k"})
+    metadata = {
+        "general.sampling.top_k": 20,
+        "general.sampling.temp": 0.6,
+        "general.sampling.penalty_last_n": 32,
+        "general.sampling.sequence": "top_k;temperature",
+        "general.sampling.mirostat": 2,
+        "general.sampling.min_p": "warm",
+        "general.sampling.top_p": [1],
+    }
+    notes = apply_sampling_defaults(options, metadata)
+    assert (options.top_k, options.temp, options.repeat_last_n) == (7, 0.6, 32)
+    assert options.samplers == ["top_k", "temperature"] and options.mirostat == 0 and options.top_p == 0.95
+    assert len(notes) == 6
+
+
+def test_templates() -> None:
+    model, tokenizer = tiny_model(), tiny_tokenizer()
+    assert make_template(ServerOptions(), model, tokenizer).source == model.metadata["tokenizer.chat_template"]
+    assert "{{" in make_template(ServerOptions(chat_template="{{ bos_token }}x"), model, tokenizer).source
+    for text in ("vicuna", "{% if"):
+        with pytest.raises(StartupError, match="chat template"):
+            make_template(ServerOptions(chat_template=text), model, tokenizer)
+    with pytest.raises(StartupError, match="--jinja"):
+        make_template(ServerOptions(chat_template="{{ x }}", jinja=False), model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"model": "/no/such.gguf"}, "/no/such.gguf"),
+        ({"rope_freq_base": 5.0}, "--rope-freq-base 5"),
+        ({"device": "Metal"}, "unknown device"),
+    ],
+)
+def test_starts_that_fail(options: dict[str, Any], text: str) -> None:
+    startup = Startup(ServerOptions(**options))
+    with pytest.raises(StartupError, match=text):
+        startup.load()
+    startup.close()
+
+
+# progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_loading_bar_on_a_terminal_only() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        bar = LoadingBar(stream)
+        bar("weights", 1, 2)
+        bar.clear()
+        bar.clear()
+    assert "weights" in terminal.getvalue() and " 50%" in terminal.getvalue()
+    assert terminal.getvalue().count("\033[K") == 1
+    assert pipe.getvalue() == ""
