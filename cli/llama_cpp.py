@@ -123,13 +123,16 @@ def load_library() -> C.CDLL:
 
 
 class LlamaModel:
-    """A model file loaded by llama.cpp. Use as a context manager; contexts must be closed first."""
+    """A model file loaded by llama.cpp. Use as a context manager; contexts must be closed first.
 
-    def __init__(self, path: str | Path):
+    repack: let it rearrange weights for this processor, which is its default and selects other kernels.
+    """
+
+    def __init__(self, path: str | Path, *, repack: bool = True):
         self.library = load_library()
-        self.handle = self.library.llama_model_load_from_file(
-            str(path).encode(), self.library.llama_model_default_params()
-        )
+        params = self.library.llama_model_default_params()
+        params.use_extra_bufts = repack
+        self.handle = self.library.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
             raise LlamaCppError(f"llama.cpp cannot load {path}")
         self._vocab = self.library.llama_model_get_vocab(self.handle)
