@@ -67,9 +67,9 @@ def _raw_path(environ: dict[str, Any]) -> str:
 
 
 def _register_routes(app: Flask, service: Service) -> None:
-    from pyjet.server.routes import admin, chat, completion, text
+    from pyjet.server.routes import admin, chat, completion, predict, text
 
-    for module in (admin, text, completion, chat):
+    for module in (admin, text, completion, chat, predict):
         module.register(app, service)
 
 

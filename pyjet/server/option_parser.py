@@ -179,9 +179,26 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
         options.reasoning_budget_message = values.unescape(options.reasoning_budget_message)
     if "enable_thinking" in options.chat_template_kwargs:
         line.warnings.append("enable_thinking in --chat-template-kwargs works, but --reasoning on|off is the way to go")
+    if options.threads_batch > 0 and options.threads_batch != options.threads:
+        line.warnings.append("--threads-batch is not used: prompts and generation share their steps, see --threads")
+    if environment.get("AIP_MODE") == "PREDICTION":
+        _apply_prediction_mode(options, environment)
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
     options.context_shift = False
     options.cache_reuse = 0
     options.slots_debug = environment.get("LLAMA_SERVER_SLOTS_DEBUG", "") not in ("", "0")
     options.media_marker = environment.get("LLAMA_MEDIA_MARKER")
+
+
+def _apply_prediction_mode(options: ServerOptions, environment: Mapping[str, str]) -> None:
+    """Platforms that host prediction containers say port and routes in variables of their own."""
+    try:
+        options.port = values.int_in(0, 65535)(environment.get("AIP_HTTP_PORT", "8080"))
+    except ValueError as error:
+        raise OptionError(f'error while handling environment variable "AIP_HTTP_PORT": {error}\n\n') from None
+    options.predict_route = environment.get("AIP_PREDICT_ROUTE", "/predict")
+    options.health_route = environment.get("AIP_HEALTH_ROUTE")
+    for name, route in (("AIP_PREDICT_ROUTE", options.predict_route), ("AIP_HEALTH_ROUTE", options.health_route)):
+        if route is not None and not route.startswith("/"):
+            raise OptionError(f'error while handling environment variable "{name}": a route starts with "/"\n\n')

@@ -191,6 +191,10 @@ class ServerOptions:
     """``LLAMA_SERVER_SLOTS_DEBUG=1``: ``/slots`` also shows texts and full parameters."""
     media_marker: str | None = None
     """``LLAMA_MEDIA_MARKER``; ``None`` = a random one."""
+    predict_route: str | None = None
+    """``AIP_PREDICT_ROUTE`` when ``AIP_MODE`` is ``PREDICTION``: many requests in one."""
+    health_route: str | None = None
+    """``AIP_HEALTH_ROUTE``, likewise."""
     user_set: set[str] = field(default_factory=set)
     """Names of the fields that the user set, by flag or environment (model metadata may fill the others)."""
 
