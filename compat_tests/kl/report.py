@@ -9,8 +9,14 @@ import numpy as np
 
 from cli.llama_cpp import Logits
 
-F16_MEAN_BOUND = 1e-4  # nats; both engines read the same weights, so only rounding differs
-BOUNDED = ("mean", "median", "p99", "max")
+F16_MEAN_BOUND = 1e-4  # nats; no activation is quantised, so only the rounding of sums differs
+
+# With quantised weights a rounding difference of one bit can move an activation to its neighbouring
+# integer, and such moves add up to a level that hardly depends on where they start. llama.cpp shows
+# that level between its own batch and single runs, but not always: with q8_0 weights and q8_0 KV both
+# take the same path and agree bit for bit. So the measure for a file is the largest of llama.cpp's own
+# figures over its KV types, and ours may differ from it by what two samples of the level differ.
+TOLERANCE = {"mean": 1.5, "median": 1.5, "p99": 1.5, "max": 3.0}
 
 
 @dataclass(frozen=True)
@@ -67,20 +73,6 @@ class FileResult:
     versus: dict[str, Divergence]  # llama.cpp's mode -> pyjet against it
     paths_equal: bool  # pyjet's logits have the same bits in every row path
 
-    def misses(self) -> list[str]:
-        """Sentences about what is out of bounds; empty when all is well."""
-        found = [] if self.paths_equal else [f"{self.label}: logits differ between prompt chunks"]
-        for mode, ours in self.versus.items():
-            if self.weights == "F16":
-                limits = {"mean": F16_MEAN_BOUND}
-            else:
-                limits = {name: getattr(self.noise, name) for name in BOUNDED}
-            for name, limit in limits.items():
-                value = getattr(ours, name)
-                if value > limit:
-                    found.append(f"{self.label}: {name} KLD against llama.cpp {mode} is {value:.3g} > {limit:.3g}")
-        return found
-
     @property
     def label(self) -> str:
         return f"{self.weights}, {self.kv_type} KV"
@@ -93,6 +85,28 @@ class FileResult:
             "pyjet": {mode: d.as_dict() for mode, d in self.versus.items()},
             "row_paths_equal": self.paths_equal,
         }
+
+
+def limits(weights: str, results: Sequence[FileResult]) -> dict[str, float]:
+    """Largest allowed value of each statistic for one file."""
+    if weights == "F16":
+        return {"mean": F16_MEAN_BOUND}
+    noises = [result.noise for result in results if result.weights == weights]
+    return {name: factor * max(getattr(noise, name) for noise in noises) for name, factor in TOLERANCE.items()}
+
+
+def misses(results: Sequence[FileResult]) -> list[str]:
+    """Sentences about what is out of bounds; empty when all is well."""
+    found = []
+    for result in results:
+        if not result.paths_equal:
+            found.append(f"{result.label}: logits differ between prompt chunks")
+        for mode, ours in result.versus.items():
+            for name, limit in limits(result.weights, results).items():
+                value = getattr(ours, name)
+                if value > limit:
+                    found.append(f"{result.label}: {name} KLD against llama.cpp {mode} is {value:.3g} > {limit:.3g}")
+    return found
 
 
 def table(results: Sequence[FileResult]) -> str:
