@@ -49,7 +49,7 @@ def bench_table(record: dict[str, Any]) -> str:
         for r in record["results"]
     ]
     note = (
-        f"{record['model']}, {record['device']}, {record['threads']} threads, {record['kv']} KV, median of "
+        f"{record['model']}, {record['device']}, {record['threads']} thread(s), {record['kv']} KV, median of "
         f"{record['repeat']}; {record['llama_cpp']}; {record['date']}."
     )
     return markdown(["tokens per second", "pyjet", "llama.cpp", "ratio"], rows, note)

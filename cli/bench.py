@@ -42,6 +42,9 @@ def bench(model: Path | None, threads: int, device: str, kv: str, prompts: tuple
     machine; the ratio is pyjet / llama.cpp.
     """
     path = model or default_model_path()
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        click.echo(f"other programs are running (load average {load:.1f}): the figures will be too low", err=True)
     tasks = [*(Task("prefill", size) for size in prompts), Task("decode", generate)]
     try:
         sources = open_sources(path, tasks, threads, device, kv, compare_llama)
@@ -54,6 +57,7 @@ def bench(model: Path | None, threads: int, device: str, kv: str, prompts: tuple
         "model": path.name,
         "device": sources[0].device_name,
         "threads": threads,
+        "load_average_before": round(load, 1),
         "kv": kv,
         "repeat": repeat,
         "pyjet": build_info(),

@@ -16,7 +16,7 @@ F16_MEAN_BOUND = 1e-4  # nats; no activation is quantised, so only the rounding 
 # that level between its own batch and single runs, but not always: with q8_0 weights and q8_0 KV both
 # take the same path and agree bit for bit. So the measure for a file is the largest of llama.cpp's own
 # figures over its KV types, and ours may differ from it by what two samples of the level differ.
-TOLERANCE = {"mean": 1.5, "median": 1.5, "p99": 1.5, "max": 3.0}
+TOLERANCE = {"mean": 1.25, "median": 1.25, "p99": 1.25, "max": 2.0}
 
 
 @dataclass(frozen=True)

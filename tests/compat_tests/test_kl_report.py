@@ -29,9 +29,9 @@ def result(weights: str, ours: Divergence, equal: bool = True) -> FileResult:
 
 def test_measure_is_llama_cpps_own_noise() -> None:
     assert misses([result("Q8_0", SMALL)]) == []
-    assert misses([result("Q8_0", dataclasses.replace(SMALL, p99=1.4e-4))]) == []
+    assert misses([result("Q8_0", dataclasses.replace(SMALL, p99=1.2e-4))]) == []
     worse = dataclasses.replace(SMALL, p99=2e-4)
-    assert misses([result("Q8_0", worse)]) == ["Q8_0, f16 KV: p99 KLD against llama.cpp batch is 0.0002 > 0.00015"]
+    assert misses([result("Q8_0", worse)]) == ["Q8_0, f16 KV: p99 KLD against llama.cpp batch is 0.0002 > 0.000125"]
 
 
 def test_measure_of_a_file_is_the_largest_of_its_kv_types() -> None:
