@@ -36,7 +36,7 @@ Shape read_shape(const pj_model &m) {
     if (!(m.rms_eps >= 0)) fail(PJ_ERR_MODEL, "hyperparameter rms_eps must not be negative");
     if (!m.block_is_attention) fail(PJ_ERR_ARGUMENT, "pj_model.block_is_attention is NULL");
     if (m.n_tensors < 0 || (m.n_tensors > 0 && !m.tensors)) fail(PJ_ERR_ARGUMENT, "pj_model.tensors is NULL");
-    return {m.n_block,      m.n_nextn,      m.n_embd,  m.n_ff,        m.n_head,  m.n_head_kv,   m.head_dim, m.rope_dim,
+    return {m.n_block,      m.n_nextn,      m.n_embd,  m.n_ff,        m.n_head,  m.n_head_kv,   m.head_dim,  m.rope_dim,
             m.n_gdn_head_v, m.n_gdn_head_k, m.gdn_dim, m.conv_kernel, m.n_vocab, m.n_ctx_train, m.rope_base, m.rms_eps};
 }
 
@@ -67,7 +67,8 @@ class Reader {
         const uint64_t stride = row_bytes(*type_traits(t.type), n_in);
         Vector out(static_cast<size_t>(n_in) * n_out);
         for (int i = 0; i < n_out; ++i)
-            dequantize_row(t.type, static_cast<const uint8_t *>(t.data) + i * stride, n_in, out.data() + int64_t{i} * n_in);
+            dequantize_row(t.type, static_cast<const uint8_t *>(t.data) + i * stride, n_in,
+                           out.data() + int64_t{i} * n_in);
         return out;
     }
 
@@ -79,8 +80,9 @@ class Reader {
         if (found == by_name_.end()) fail(PJ_ERR_MODEL, "tensor %s is missing", name.c_str());
         const pj_tensor &t = *found->second;
         if (t.shape[0] != n_in || t.shape[1] != n_out || t.shape[2] != 1 || t.shape[3] != 1)
-            fail(PJ_ERR_MODEL, "tensor %s has the shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                               "], the model needs [%d, %d]",
+            fail(PJ_ERR_MODEL,
+                 "tensor %s has the shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                 "], the model needs [%d, %d]",
                  name.c_str(), t.shape[0], t.shape[1], t.shape[2], t.shape[3], n_in, n_out);
         const TypeTraits *traits = type_traits(t.type);
         if (!traits)
@@ -115,7 +117,8 @@ AttentionWeights read_attention(const Reader &r, const Shape &s, const std::stri
 Vector transpose(const Vector &in, int rows, int columns) {
     Vector out(in.size());
     for (int i = 0; i < rows; ++i)
-        for (int j = 0; j < columns; ++j) out[static_cast<size_t>(j) * rows + i] = in[static_cast<size_t>(i) * columns + j];
+        for (int j = 0; j < columns; ++j)
+            out[static_cast<size_t>(j) * rows + i] = in[static_cast<size_t>(i) * columns + j];
     return out;
 }
 
@@ -126,8 +129,8 @@ GdnWeights read_gdn(const Reader &r, const Shape &s, const std::string &p) {
     w.beta = r.matrix(p + "ssm_beta.weight", s.n_embd, s.n_gdn_head_v);
     w.alpha = r.matrix(p + "ssm_alpha.weight", s.n_embd, s.n_gdn_head_v);
     w.output = r.matrix(p + "ssm_out.weight", s.gdn_value_width(), s.n_embd);
-    w.conv = transpose(r.table(p + "ssm_conv1d.weight", s.conv_kernel, s.conv_channels()), s.conv_channels(),
-                       s.conv_kernel);
+    w.conv =
+        transpose(r.table(p + "ssm_conv1d.weight", s.conv_kernel, s.conv_channels()), s.conv_channels(), s.conv_kernel);
     w.dt_bias = r.vector(p + "ssm_dt.bias", s.n_gdn_head_v);
     w.a = r.vector(p + "ssm_a", s.n_gdn_head_v);
     w.norm = r.vector(p + "ssm_norm.weight", s.gdn_dim);
@@ -159,7 +162,8 @@ MtpWeights read_mtp(const Reader &r, const Model &m, int index) {
     w.eh_proj = r.matrix(p + "eh_proj.weight", 2 * s.n_embd, s.n_embd);
     w.e_norm = r.vector(p + "enorm.weight", s.n_embd);
     w.h_norm = r.vector(p + "hnorm.weight", s.n_embd);
-    w.head_norm = r.has(p + "shared_head_norm.weight") ? r.vector(p + "shared_head_norm.weight", s.n_embd) : m.output_norm;
+    w.head_norm =
+        r.has(p + "shared_head_norm.weight") ? r.vector(p + "shared_head_norm.weight", s.n_embd) : m.output_norm;
     w.embedding = r.matrix_or(p + "embed_tokens.weight", s.n_embd, s.n_vocab, m.token_embd);
     w.head = r.matrix_or(p + "shared_head_head.weight", s.n_embd, s.n_vocab, m.output);
     return w;

@@ -48,12 +48,12 @@ struct Block {
 };
 
 struct MtpWeights {
-    Block block;          // full attention
-    Matrix eh_proj;       // [embedding ; hidden] -> hidden
+    Block block;     // full attention
+    Matrix eh_proj;  // [embedding ; hidden] -> hidden
     Vector e_norm, h_norm;
-    Vector head_norm;     // own or output_norm
-    Matrix embedding;     // own or token_embd
-    Matrix head;          // own or output
+    Vector head_norm;  // own or output_norm
+    Matrix embedding;  // own or token_embd
+    Matrix head;       // own or output
 };
 
 struct Shape {

@@ -80,17 +80,18 @@ void CpuEngine::plan_split(const pj_step_in &in, int index, int n_segments) {
 void CpuEngine::attention_layer(const PackedBlock &b, const pj_step_in &in) {
     const int query_width = shape_.n_head * shape_.head_dim, kv_width = shape_.n_head_kv * shape_.head_dim;
     timer_.run(Op::kProject, [&] {
-        matmul_many(pool_, kernels_,
-                    {{&b.q, ws_.wide.data(), 2 * query_width}, {&b.k, ws_.k.data(), kv_width}, {&b.v, ws_.v.data(), kv_width}},
-                    ws_.input, in.n_rows);
+        matmul_many(
+            pool_, kernels_,
+            {{&b.q, ws_.wide.data(), 2 * query_width}, {&b.k, ws_.k.data(), kv_width}, {&b.v, ws_.v.data(), kv_width}},
+            ws_.input, in.n_rows);
     });
-    timer_.run(Op::kRope,
-               [&] { pool_.for_each(in.n_rows, [&](int row) { rotate_and_store(b, in, row); }); });
+    timer_.run(Op::kRope, [&] { pool_.for_each(in.n_rows, [&](int row) { rotate_and_store(b, in, row); }); });
     timer_.run(Op::kAttention, [&] {
-        pool_.for_each(static_cast<int>(attention_tasks_.size()), [&](int i) { attend(b.layer, in, attention_tasks_[i]); });
+        pool_.for_each(static_cast<int>(attention_tasks_.size()),
+                       [&](int i) { attend(b.layer, in, attention_tasks_[i]); });
         pool_.for_each(static_cast<int>(split_rows_.size()), [&](int i) { merge_split_row(split_rows_[i]); });
     });
-    ws_.heads_input.bind(ws_.heads.data(), query_width, query_width);
+    ws_.heads_input.bind(ws_.heads.data(), query_width, query_width, b.attention_output.form());
     timer_.run(Op::kOutput, [&] {
         pool_.for_each(in.n_rows, [&](int row) { gate_heads(row); });
         matmul(pool_, kernels_, b.attention_output, ws_.heads_input, in.n_rows, ws_.delta.data(), shape_.n_embd);
@@ -133,8 +134,8 @@ void CpuEngine::attend(int layer, const pj_step_in &in, const AttentionTask &tas
     a.out_stride = query_width;
     if (task.split) {
         const int width = kPartialHeader + dim;
-        const auto row = std::find_if(split_rows_.begin(), split_rows_.end(),
-                                      [&](const SplitRow &r) { return r.row == task.row; });
+        const auto row =
+            std::find_if(split_rows_.begin(), split_rows_.end(), [&](const SplitRow &r) { return r.row == task.row; });
         a.out = nullptr;
         a.partial_head_stride = int64_t{row->n_segments} * width;
         a.partial_row_stride = a.partial_head_stride * shape_.n_head;

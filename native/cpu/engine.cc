@@ -86,7 +86,7 @@ void CpuEngine::embed(const pj_step_in &in) {
 void CpuEngine::mtp_input(const pj_step_in &in) {
     const PackedMtp &mtp = weights_.mtp[0];
     const int n = shape_.n_embd;
-    ws_.input.bind(ws_.h.data(), 2 * n, 2 * n);
+    ws_.input.bind(ws_.h.data(), 2 * n, 2 * n, mtp.eh_proj.form());
     timer_.run(Op::kEmbed, [&] {
         pool_.for_each(in.n_rows, [&](int row) {
             float *h = ws_.h.data() + int64_t{row} * 2 * n;
@@ -100,13 +100,15 @@ void CpuEngine::mtp_input(const pj_step_in &in) {
 }
 
 void CpuEngine::block(const PackedBlock &b, const pj_step_in &in) {
-    timer_.run(Op::kNorm, [&] { norm_rows(b.norm.data(), in.n_rows); });
+    timer_.run(Op::kNorm, [&] {
+        norm_rows(b.norm.data(), in.n_rows, forms_of({&b.q, &b.k, &b.v, &b.qkv, &b.z, &b.beta, &b.alpha}));
+    });
     if (b.is_attention) {
         attention_layer(b, in);
     } else {
         gdn_layer(b, in);
     }
-    timer_.run(Op::kNorm, [&] { add_norm_rows(b.post_norm.data(), in.n_rows); });
+    timer_.run(Op::kNorm, [&] { add_norm_rows(b.post_norm.data(), in.n_rows, forms_of({&b.ffn_gate, &b.ffn_up})); });
     feed_forward(b, in.n_rows);
     pool_.for_each(in.n_rows, [&](int row) {
         kernels_.add(ws_.x.data() + int64_t{row} * shape_.n_embd, ws_.delta.data() + int64_t{row} * shape_.n_embd,
@@ -115,9 +117,9 @@ void CpuEngine::block(const PackedBlock &b, const pj_step_in &in) {
 }
 
 // h = norm(x), as input of the next matrices
-void CpuEngine::norm_rows(const float *weight, int n_rows) {
+void CpuEngine::norm_rows(const float *weight, int n_rows, uint32_t forms) {
     const int n = shape_.n_embd;
-    ws_.input.bind(ws_.h.data(), n, n);
+    ws_.input.bind(ws_.h.data(), n, n, forms);
     pool_.for_each(n_rows, [&](int row) {
         kernels_.rms_norm(ws_.x.data() + int64_t{row} * n, weight, n, shape_.rms_eps, ws_.h.data() + int64_t{row} * n);
         ws_.input.quantize_row(kernels_, row);
@@ -125,9 +127,9 @@ void CpuEngine::norm_rows(const float *weight, int n_rows) {
 }
 
 // x += delta; h = norm(x)
-void CpuEngine::add_norm_rows(const float *weight, int n_rows) {
+void CpuEngine::add_norm_rows(const float *weight, int n_rows, uint32_t forms) {
     const int n = shape_.n_embd;
-    ws_.input.bind(ws_.h.data(), n, n);
+    ws_.input.bind(ws_.h.data(), n, n, forms);
     pool_.for_each(n_rows, [&](int row) {
         float *x = ws_.x.data() + int64_t{row} * n;
         kernels_.add(x, ws_.delta.data() + int64_t{row} * n, n);
@@ -139,9 +141,10 @@ void CpuEngine::add_norm_rows(const float *weight, int n_rows) {
 void CpuEngine::feed_forward(const PackedBlock &b, int n_rows) {
     const int n = shape_.n_ff;
     timer_.run(Op::kFfnUp, [&] {
-        matmul_many(pool_, kernels_, {{&b.ffn_gate, ws_.gate.data(), n}, {&b.ffn_up, ws_.up.data(), n}}, ws_.input, n_rows);
+        matmul_many(pool_, kernels_, {{&b.ffn_gate, ws_.gate.data(), n}, {&b.ffn_up, ws_.up.data(), n}}, ws_.input,
+                    n_rows);
     });
-    ws_.ffn_input.bind(ws_.gate.data(), n, n);
+    ws_.ffn_input.bind(ws_.gate.data(), n, n, b.ffn_down.form());
     timer_.run(Op::kFfnDown, [&] {
         pool_.for_each(n_rows, [&](int row) {
             kernels_.swiglu(ws_.gate.data() + int64_t{row} * n, ws_.up.data() + int64_t{row} * n, n);
@@ -166,7 +169,7 @@ void CpuEngine::emit(const float *norm, const PackedMatrix &head, const pj_step_
     rows.insert(rows.end(), best.begin(), best.end());
     if (rows.empty()) return;
     timer_.run(Op::kHead, [&] {
-        ws_.input.bind(ws_.h.data(), n, n);
+        ws_.input.bind(ws_.h.data(), n, n, head.form());
         const auto prepare = [&](const std::vector<int> &which) {
             pool_.for_each(static_cast<int>(which.size()), [&](int i) {
                 normed(which[i], ws_.h.data() + int64_t{i} * n);

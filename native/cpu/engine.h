@@ -55,8 +55,8 @@ class CpuEngine final : public Engine {
     void mtp_input(const pj_step_in &in);
     void block(const PackedBlock &b, const pj_step_in &in);
     void feed_forward(const PackedBlock &b, int n_rows);
-    void norm_rows(const float *weight, int n_rows);
-    void add_norm_rows(const float *weight, int n_rows);
+    void norm_rows(const float *weight, int n_rows, uint32_t forms);
+    void add_norm_rows(const float *weight, int n_rows, uint32_t forms);
     void emit(const float *norm, const PackedMatrix &head, const pj_step_in &in, pj_step_out &out);
     void emit_argmax(const PackedMatrix &head, const std::vector<int> &rows, pj_step_out &out);
 

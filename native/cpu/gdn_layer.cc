@@ -49,7 +49,7 @@ void CpuEngine::gdn_layer(const PackedBlock &b, const pj_step_in &in) {
         });
         for (int i = 0; i < in.n_seqs; ++i) keep_pending(b, in.seqs[i]);
     });
-    ws_.heads_input.bind(ws_.heads.data(), value_width, value_width);
+    ws_.heads_input.bind(ws_.heads.data(), value_width, value_width, b.gdn_output.form());
     timer_.run(Op::kOutput, [&] {
         pool_.for_each(in.n_rows, [&](int row) {
             for (int head = 0; head < heads; ++head) {

@@ -22,12 +22,14 @@ int tiles_per_piece(const ThreadPool &pool, int64_t total_tiles, int64_t tile_wo
 void check(const MatmulTarget &target, const Activations &x) {
     if (target.matrix->n_in() != x.n_in())
         fail(PJ_ERR_INTERNAL, "product of a matrix of width %d with rows of %d", target.matrix->n_in(), x.n_in());
+    if ((target.matrix->form() & x.forms()) != target.matrix->form())
+        fail(PJ_ERR_INTERNAL, "product of rows that were not quantised for its matrix");
 }
 
 void run_tiles(const Kernels &kernels, const MatmulTarget &target, const Activations &x, int n_rows, int begin,
                int end) {
     GemmArgs args = {};
-    x.describe(args);
+    x.describe(target.matrix->view(), args);
     args.weight = target.matrix->view();
     args.n_rows = n_rows;
     args.tile_begin = begin;

@@ -43,7 +43,7 @@ void op_matmul(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t 
     const int calls = std::max(repeat, 1);
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) {
-        activations.set(pool, kernels, x, n_in, n_rows, n_in);
+        activations.set(pool, kernels, x, n_in, n_rows, n_in, matrix.form());
         matmul(pool, kernels, matrix, activations, n_rows, y, n_out);
     }
     const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;

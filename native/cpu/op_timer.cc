@@ -5,7 +5,7 @@
 namespace pj::cpu {
 
 std::vector<pj_op_time> OpTimer::times() const {
-    static const char *const kNames[] = {"embed", "norm",   "project", "conv",     "gdn", "rope",
+    static const char *const kNames[] = {"embed",     "norm",   "project", "conv",     "gdn", "rope",
                                          "attention", "output", "ffn_up",  "ffn_down", "head"};
     static_assert(sizeof kNames / sizeof *kNames == static_cast<size_t>(Op::kCount), "one name per op");
     std::vector<pj_op_time> out(static_cast<size_t>(Op::kCount));

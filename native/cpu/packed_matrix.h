@@ -27,6 +27,7 @@ class PackedMatrix {
     uint64_t bytes() const { return bytes_; }  // memory held
     bool is_int8() const { return view_.format >= WeightFormat::kNibble; }
     bool empty() const { return view_.n_out == 0; }
+    uint32_t form() const { return form_of(view_); }  // ActivationForm that products read
     const PackedView &view() const { return view_; }
 
   private:
@@ -38,6 +39,14 @@ class PackedMatrix {
     uint64_t bytes_ = 0;
     std::unique_ptr<uint8_t[], Free> memory_;
 };
+
+// The forms that an input of several matrices needs; empty ones count for nothing.
+inline uint32_t forms_of(std::initializer_list<const PackedMatrix *> matrices) {
+    uint32_t forms = kFormNone;
+    for (const PackedMatrix *m : matrices)
+        if (!m->empty()) forms |= m->form();
+    return forms;
+}
 
 // One product of matmul_many.
 struct MatmulTarget {

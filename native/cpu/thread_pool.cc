@@ -36,9 +36,7 @@ ThreadPool::ThreadPool(int n_threads) : n_threads_(resolve(n_threads)) {
 
 ThreadPool::~ThreadPool() {
     stop_.store(true);
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-    }
+    { std::lock_guard<std::mutex> lock(mutex_); }
     wake_.notify_all();
     for (std::thread &thread : threads_) thread.join();
 }

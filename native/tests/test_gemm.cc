@@ -79,7 +79,7 @@ struct Case {
         ThreadPool pool(n_threads);
         const PackedMatrix matrix(pool, traits->type, weight.data(), n_in, n_out);
         Activations activations(rows, n_in);
-        activations.set(pool, kernels, x.data() + (size_t)first_row * n_in, n_in, rows, n_in);
+        activations.set(pool, kernels, x.data() + (size_t)first_row * n_in, n_in, rows, n_in, matrix.form());
         std::vector<float> y((size_t)rows * n_out, NAN);
         matmul(pool, kernels, matrix, activations, rows, y.data(), n_out);
         return y;
@@ -90,10 +90,11 @@ struct Case {
 std::vector<double> seen_rows(const Case &c, const Kernels &kernels) {
     std::vector<double> seen(c.x.begin(), c.x.end());
     if (c.traits->block_elements == 1) return seen;
+    const int span = c.traits->block_elements == 256 ? 256 : 32;
     std::vector<int8_t> q(c.n_in);
     std::vector<QuantGroup> groups(c.n_in / kGroup);
     for (int r = 0; r < c.n_rows; ++r) {
-        kernels.quantize_row(c.x.data() + (size_t)r * c.n_in, c.n_in, q.data(), groups.data());
+        kernels.quantize_row(c.x.data() + (size_t)r * c.n_in, c.n_in, span, q.data(), groups.data());
         for (int k = 0; k < c.n_in; ++k) seen[(size_t)r * c.n_in + k] = (double)groups[k / kGroup].scale * q[k];
     }
     return seen;
@@ -137,12 +138,12 @@ void check_tile_ranges(const Case &c, int isa) {
     ThreadPool pool(1);
     const PackedMatrix matrix(pool, c.traits->type, c.weight.data(), c.n_in, c.n_out);
     Activations activations(c.n_rows, c.n_in);
-    activations.set(pool, kernels, c.x.data(), c.n_in, c.n_rows, c.n_in);
+    activations.set(pool, kernels, c.x.data(), c.n_in, c.n_rows, c.n_in, matrix.form());
     const std::vector<float> all = c.run(kernels, 1, 0, c.n_rows);
     const int stride = c.n_out + 3;
     std::vector<float> y((size_t)c.n_rows * stride, -7.0f);
     GemmArgs args = {};
-    activations.describe(args);
+    activations.describe(matrix.view(), args);
     args.weight = matrix.view();
     args.n_rows = c.n_rows;
     args.y = y.data();
@@ -173,7 +174,7 @@ void check_many(int32_t type, const Kernels &kernels) {
     ThreadPool pool(2);
     const PackedMatrix ma(pool, type, a.weight.data(), n_in, a.n_out), mb(pool, GGML_F16, b.weight.data(), n_in, 17);
     Activations x(n_rows, n_in);
-    x.set(pool, kernels, a.x.data(), n_in, n_rows, n_in);
+    x.set(pool, kernels, a.x.data(), n_in, n_rows, n_in, forms_of({&ma, &mb}));
     std::vector<float> ya(n_rows * 40), yb(n_rows * 17), both_a(ya), both_b(yb);
     matmul(pool, kernels, ma, x, n_rows, ya.data(), 40);
     matmul(pool, kernels, mb, x, n_rows, yb.data(), 17);
@@ -199,19 +200,22 @@ void check_extremes(int isa) {
     for (float value : y) CHECK(value == 0.0f, "zero activations give %g", value);
 }
 
-void check_quantize_agrees() {
+void check_quantize_agrees(int span) {
     const int n = 512;
     std::vector<float> x(n);
     for (float &value : x) value = random_float(2);
-    for (int k = 0; k < 32; ++k) x[k] = k * 0.5f, x[32 + k] = 1e-38f, x[64 + k] = -3e38f;
+    for (int k = 0; k < 32; ++k) x[k] = k * 0.5f, x[256 + k] = 1e-38f, x[320 + k] = -3e38f;
     x[31] = 127;  // scale 1: the halves are ties
     std::vector<int8_t> first_q(n), q(n);
     std::vector<QuantGroup> first(n / kGroup), groups(n / kGroup);
-    kernels_for(PJ_ISA_PORTABLE)->quantize_row(x.data(), n, first_q.data(), first.data());
+    kernels_for(PJ_ISA_PORTABLE)->quantize_row(x.data(), n, span, first_q.data(), first.data());
     for (int k = 0; k < 31; ++k) CHECK(first_q[k] == std::nearbyint(x[k]), "q[%d] = %d of %g", k, first_q[k], x[k]);
+    for (int g = 0; g < n / kGroup; ++g)
+        CHECK(first[g].scale == first[g * kGroup / span * span / kGroup].scale, "span %d: group %d has its own scale",
+              span, g);
     for (int isa : kIsas) {
         if (!kernels_for(isa)) continue;
-        kernels_for(isa)->quantize_row(x.data(), n, q.data(), groups.data());
+        kernels_for(isa)->quantize_row(x.data(), n, span, q.data(), groups.data());
         CHECK(q == first_q, "%s quantises differently", isa_name(isa));
         CHECK(std::memcmp(groups.data(), first.data(), groups.size() * sizeof(QuantGroup)) == 0, "%s scales differ",
               isa_name(isa));
@@ -221,7 +225,7 @@ void check_quantize_agrees() {
 }  // namespace
 
 int main() {
-    check_quantize_agrees();
+    for (int span : {32, 256}) check_quantize_agrees(span);
     for (int32_t type : kTypes) {
         const TypeTraits &traits = *type_traits(type);
         const int unit = traits.block_elements == 256 ? 256 : 32;

@@ -12,28 +12,6 @@ constexpr int kQ8Block = 32;
 constexpr int kQ8Bytes = 2 + kQ8Block;  // f16 scale, 32 int8
 constexpr float kNoScore = -1e30f;      // below every real score; exp16 of a difference with it is 0
 
-uint16_t float_to_half_bits(float value) {
-#if defined(__F16C__)
-    return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
-#else
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    const uint32_t sign = bits >> 16 & 0x8000;
-    bits &= 0x7fffffff;
-    if (bits > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-    if (bits >= 0x47800000) return (uint16_t)(sign | 0x7c00);
-    if (bits < 0x38800000) {  // subnormal or zero: let the f32 adder round at 2^-24
-        float magnitude;
-        std::memcpy(&magnitude, &bits, sizeof magnitude);
-        magnitude += 0.5f;
-        std::memcpy(&bits, &magnitude, sizeof bits);
-        return (uint16_t)(sign | (bits - 0x3f000000));
-    }
-    bits += 0xc8000fff + (bits >> 13 & 1);  // rebias the exponent, round to nearest even
-    return (uint16_t)(sign | bits >> 13);
-#endif
-}
-
 int64_t row_bytes(int kv_type, int n) { return kv_type == PJ_KV_F16 ? 2 * (int64_t)n : n / kQ8Block * kQ8Bytes; }
 
 void load_row(int kv_type, const uint8_t *row, int n, float *out) {
@@ -182,8 +160,8 @@ void attention(const AttentionArgs &a) {
     }
     if (a.out)
         for (int i = 0; i < n; ++i)
-            attention_finish(total + (int64_t)i * width,
-                             a.out + i / a.group * a.out_stride + i % a.group * a.head_dim, a.head_dim);
+            attention_finish(total + (int64_t)i * width, a.out + i / a.group * a.out_stride + i % a.group * a.head_dim,
+                             a.head_dim);
 }
 
 void store_kv(int kv_type, const float *x, int n, void *out) {

@@ -18,28 +18,28 @@ constexpr int kAttentionSegment = 512;  // positions
 constexpr int kPartialHeader = 2;
 
 struct AttentionArgs {
-    const float *q;           // [n_rows][q_stride]: first query head of the group, rotated
-    int64_t q_stride;         // floats between rows
-    float *out;               // [n_rows][out_stride], nullptr: write partial results instead
+    const float *q;    // [n_rows][q_stride]: first query head of the group, rotated
+    int64_t q_stride;  // floats between rows
+    float *out;        // [n_rows][out_stride], nullptr: write partial results instead
     int64_t out_stride;
-    float *partial;           // [n_rows][group][partial_stride / (n_rows * group)...], see engine
+    float *partial;               // [n_rows][group][partial_stride / (n_rows * group)...], see engine
     int64_t partial_row_stride;   // floats between rows of partial
     int64_t partial_head_stride;  // floats between heads of partial
-    const uint8_t *pool;      // first page
-    const int32_t *page_table;  // of this sequence
+    const uint8_t *pool;          // first page
+    const int32_t *page_table;    // of this sequence
     int64_t page_bytes;
-    int64_t k_offset;         // bytes from a page's start to K of this layer and head
+    int64_t k_offset;  // bytes from a page's start to K of this layer and head
     int64_t v_offset;
-    int32_t k_type, v_type;   // pj_kv_type
+    int32_t k_type, v_type;  // pj_kv_type
     int32_t page_tokens;
-    int32_t first_position;   // position of row 0; row i is at first_position + i
+    int32_t first_position;  // position of row 0; row i is at first_position + i
     int32_t n_rows;
-    int32_t group;            // query heads of this key/value head
+    int32_t group;  // query heads of this key/value head
     int32_t head_dim;
-    int32_t segment_begin;    // segments [begin, end); out needs all of them
+    int32_t segment_begin;  // segments [begin, end); out needs all of them
     int32_t segment_end;
     float scale;
-    float *scratch;           // attention_scratch_floats(head_dim, n_rows, group)
+    float *scratch;  // attention_scratch_floats(head_dim, n_rows, group)
 };
 
 // K and V of one block in f32, then one segment's and the total's running softmax per row and head.

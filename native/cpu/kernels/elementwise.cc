@@ -6,9 +6,7 @@ namespace pj::cpu::PJ_ISA {
 namespace {
 
 // 1 / sqrt(mean(x^2) + eps)
-float inverse_rms(const float *x, int n, float eps) {
-    return 1.0f / __builtin_sqrtf(dot(x, x, n) / (float)n + eps);
-}
+float inverse_rms(const float *x, int n, float eps) { return 1.0f / __builtin_sqrtf(dot(x, x, n) / (float)n + eps); }
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 namespace pj::cpu::PJ_ISA {
 
 void gemm(const GemmArgs &args);
-void quantize_row(const float *x, int n, int8_t *q, QuantGroup *groups);
+void quantize_row(const float *x, int n, int span, int8_t *q, QuantGroup *groups);
 
 void rms_norm(const float *x, const float *weight, int n, float eps, float *out);
 void l2_norm(float *x, int n, float eps);

@@ -53,8 +53,8 @@ void conv(const ConvArgs &a) {
             F16 sum = {};
             for (int t = 0; t < a.taps; ++t) {
                 const int from = row - a.taps + 1 + t;
-                const float *x = from < 0 ? a.window + (from + a.taps - 1) * (int64_t)a.n_channels
-                                          : a.input + from * a.stride;
+                const float *x =
+                    from < 0 ? a.window + (from + a.taps - 1) * (int64_t)a.n_channels : a.input + from * a.stride;
                 sum = fma(load(a.weight + t * (int64_t)a.n_channels + c), load(x + c), sum);
             }
             store(a.out + row * a.stride + c, sum * sigmoid16(sum));

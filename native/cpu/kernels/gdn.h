@@ -23,13 +23,13 @@ struct ConvArgs {
 //   S_ij = decay * S_ij + k_i delta_j      out_j = sum_i (q_i S_ij) * scale
 // i ascending in four interleaved sums (i mod 4) that are added as (0 + 1) + (2 + 3).
 struct GdnArgs {
-    const float *q, *k, *v;      // [n_rows] rows; q may be nullptr (state update only)
+    const float *q, *k, *v;  // [n_rows] rows; q may be nullptr (state update only)
     int64_t q_stride, k_stride, v_stride;
-    const float *decay, *beta;   // [n_rows] rows
+    const float *decay, *beta;  // [n_rows] rows
     int64_t gate_stride;
-    const float *state_in;       // [dim][dim]
-    float *state_out;            // [dim][dim], may equal state_in
-    float *out;                  // [n_rows][out_stride]
+    const float *state_in;  // [dim][dim]
+    float *state_out;       // [dim][dim], may equal state_in
+    float *out;             // [n_rows][out_stride]
     int64_t out_stride;
     int32_t n_rows, dim;
     int32_t column_begin, column_end;  // multiples of 16

@@ -16,7 +16,7 @@
 namespace pj::cpu {
 
 constexpr int kTile = 16;   // outputs of a tile
-constexpr int kGroup = 32;  // inputs that share an activation scale
+constexpr int kGroup = 32;  // inputs of an exact integer sum
 
 enum class WeightFormat : int32_t { kF32, kF16, kBF16, kNibble, kTable, kByte };
 

@@ -86,22 +86,40 @@ void round_group(const Group &g, float inverse, int8_t *q, int32_t *sums) {
 
 #endif
 
-}  // namespace
+// The scale that goes with a span's largest magnitude. Spans of 32 keep it in f16, wider ones in f32,
+// as llama.cpp's q8_0 and q8_K do: with the same integers and scales the results stay in its class.
+float span_scale(float largest, int span) {
+    if (span != kGroup) return 1.0f / (kLargest / largest);
+    const float scale = largest / kLargest;
+    return scale < 65504.0f ? half_bits_to_float(float_to_half_bits(scale)) : scale;
+}
 
-// scale = amax / 127 and q = round(x * (127 / amax)), ties to even. Every operation is rounded the
-// same way on all instruction sets, so their results are equal.
-void quantize_row(const float *x, int n, int8_t *q, QuantGroup *groups) {
+void quantize_span(const float *x, int n, int span, int8_t *q, QuantGroup *groups) {
+    float largest = 0;
+    for (int i = 0; i < n; i += kGroup) {
+        const float m = largest_size(read_group(x + i));
+        largest = m > largest ? m : largest;
+    }
+    const bool zero = largest < kTiny;
+    const float inverse = zero ? 0.0f : kLargest / largest;
+    const float scale = zero ? 0.0f : span_scale(largest, span);
     for (int i = 0; i < n; i += kGroup, ++groups) {
-        const Group group = read_group(x + i);
-        const float largest = largest_size(group);
-        const bool zero = largest < kTiny;
         int32_t sums[2];
-        round_group(group, zero ? 0.0f : kLargest / largest, q + i, sums);
-        groups->scale = zero ? 0.0f : largest / kLargest;
+        round_group(read_group(x + i), inverse, q + i, sums);
+        groups->scale = scale;
         groups->sum = (float)(sums[0] + sums[1]);
         groups->sub_sum[0] = (float)sums[0];
         groups->sub_sum[1] = (float)sums[1];
     }
+}
+
+}  // namespace
+
+// q = round(x * (127 / amax of the span)), ties to even. Every operation is rounded the same way on
+// all instruction sets, so their results are equal.
+void quantize_row(const float *x, int n, int span, int8_t *q, QuantGroup *groups) {
+    for (int i = 0; i < n; i += span)
+        quantize_span(x + i, n - i < span ? n - i : span, span, q + i, groups + i / kGroup);
 }
 
 }  // namespace pj::cpu::PJ_ISA

@@ -129,6 +129,29 @@ static inline float half_bits_to_float(uint16_t h) {
 #endif
 }
 
+// Round to nearest even.
+static inline uint16_t float_to_half_bits(float value) {
+#if defined(__F16C__)
+    return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+#else
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (bits >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (bits < 0x38800000) {  // subnormal or zero: let the f32 adder round at 2^-24
+        float magnitude;
+        std::memcpy(&magnitude, &bits, sizeof magnitude);
+        magnitude += 0.5f;
+        std::memcpy(&bits, &magnitude, sizeof bits);
+        return (uint16_t)(sign | (bits - 0x3f000000));
+    }
+    bits += 0xc8000fff + (bits >> 13 & 1);  // rebias the exponent, round to nearest even
+    return (uint16_t)(sign | bits >> 13);
+#endif
+}
+
 static inline F16 load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
     return (F16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

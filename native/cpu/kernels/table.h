@@ -18,8 +18,9 @@ struct ConvArgs;       // kernels/gdn.h
 struct Kernels {
     // --- matrices (kernels/gemm.cc, kernels/quantize.cc)
     void (*gemm)(const GemmArgs &args);
-    // One row of n f32 values (n a multiple of 32) to int8 groups of 32; see cpu/activations.h.
-    void (*quantize_row)(const float *x, int n, int8_t *q, QuantGroup *groups);
+    // One row of n f32 values (n a multiple of 32) to int8 groups of 32. span: how many values share
+    // a scale, 32 or 256; see cpu/activations.h.
+    void (*quantize_row)(const float *x, int n, int span, int8_t *q, QuantGroup *groups);
 
     // --- rows (kernels/elementwise.cc)
     // out = x / rms(x) * weight, with eps inside the root. Sum of squares: 16 lanes, then pairwise.
