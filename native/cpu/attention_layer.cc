@@ -107,6 +107,7 @@ void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int
         kernels_.rms_norm(raw, b.q_norm.data(), dim, shape_.rms_eps, q);
         kernels_.rope(q, cos, sin, shape_.rope_dim);
         if (k_rotation_) kernels_.hadamard(q, dim, k_rotation_);
+        if (config_.kv_type_k == PJ_KV_Q8_0) round_like_keys(q);
     }
     const pj_seq &seq = in.seqs[in.row_seq[row]];
     const int position = in.row_position[row];
@@ -122,6 +123,13 @@ void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int
         kernels_.store_kv(config_.kv_type_k, k, dim, kv_.k_row(page, b.layer, head, offset));
         kernels_.store_kv(config_.kv_type_v, v, dim, kv_.v_row(page, b.layer, head, offset));
     }
+}
+
+// Queries meet quantised keys as int8 blocks too, so that a backend may multiply integers.
+void CpuEngine::round_like_keys(float *q) {
+    auto *rounded = reinterpret_cast<uint8_t *>(thread_scratch(shape_.head_dim));
+    kernels_.store_kv(config_.kv_type_k, q, shape_.head_dim, rounded);
+    kernels_.load_kv(config_.kv_type_k, rounded, shape_.head_dim, q);
 }
 
 void CpuEngine::attend(int layer, const pj_step_in &in, const AttentionTask &task) {

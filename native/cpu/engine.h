@@ -66,6 +66,7 @@ class CpuEngine final : public Engine {
     void plan_split(const pj_step_in &in, int seq, int n_segments);
     void attention_layer(const PackedBlock &b, const pj_step_in &in);
     void rotate_and_store(const PackedBlock &b, const pj_step_in &in, int row);
+    void round_like_keys(float *q);
     void attend(int layer, const pj_step_in &in, const AttentionTask &task);
     void merge_split_row(const SplitRow &row);
     void gate_heads(int row);

@@ -164,6 +164,8 @@ void attention(const AttentionArgs &a) {
                              a.head_dim);
 }
 
+void load_kv(int kv_type, const void *in, int n, float *x) { load_row(kv_type, (const uint8_t *)in, n, x); }
+
 void store_kv(int kv_type, const float *x, int n, void *out) {
     if (kv_type == PJ_KV_F16) {
         uint16_t *half = (uint16_t *)out;
