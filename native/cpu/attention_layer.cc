@@ -13,7 +13,7 @@ constexpr int kRowTile = 16;                    // rows that share one pass over
 constexpr int64_t kMaxPartialFloats = 1 << 24;  // 64 MB for split attention
 
 float *thread_scratch(int64_t floats) {
-    thread_local std::vector<float> scratch;
+    thread_local AlignedVector<float> scratch;
     if (static_cast<int64_t>(scratch.size()) < floats) scratch.resize(floats);
     return scratch.data();
 }

@@ -121,7 +121,7 @@ void CpuEngine::recur(const PackedBlock &b, const pj_seq &seq, int head, int col
     a.n_rows = seq.n_rows - seq.n_spec;
     if (a.n_rows) kernels_.gdn(a);
     if (!seq.n_spec) return;
-    thread_local std::vector<float> scratch;
+    thread_local AlignedVector<float> scratch;
     scratch.resize(static_cast<size_t>(dim) * dim);
     const int n = a.n_rows;
     a.q += n * a.q_stride;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/aligned.h"
 #include "core/model.h"
 #include "pyjet.h"
 
@@ -42,7 +43,7 @@ class KvPool {
     int n_head_kv_;
     int64_t k_row_bytes_, v_row_bytes_, k_head_bytes_, v_head_bytes_, layer_bytes_;
     uint64_t page_bytes_;
-    std::vector<uint8_t> memory_;
+    AlignedVector<uint8_t> memory_;
 };
 
 }  // namespace pj::cpu

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "core/status.h"
+#include "cpu/float_mode.h"
 #include "cpu/kernels/gdn.h"
 
 namespace pj::cpu {
@@ -91,6 +92,7 @@ void States::accept_matrix(const Kernels &kernels, int slot, int layer, int head
 }
 
 void States::commit(const Kernels &kernels, int slot, int n) {
+    const FlushDenormals mode;
     for (int layer = 0; n > 0 && layer < n_layers_; ++layer) {
         accept_window(slot, layer, n, 0, shape_.conv_channels());
         for (int head = 0; head < shape_.n_gdn_head_v; ++head)

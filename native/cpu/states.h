@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/aligned.h"
 #include "core/model.h"
 #include "cpu/kernels/table.h"
 #include "pyjet.h"
@@ -56,7 +57,7 @@ class States {
     Shape shape_;
     int n_layers_, max_spec_;
     int64_t window_floats_, layer_floats_, slot_floats_, pending_row_floats_;
-    std::vector<float> memory_, pending_memory_;
+    AlignedVector<float> memory_, pending_memory_;
     std::vector<int> pending_;
 };
 

@@ -91,6 +91,7 @@ bool ThreadPool::wait_for_region(uint64_t seen_epoch) {
 }
 
 void ThreadPool::worker_main() {
+    const FlushDenormals mode;
     uint64_t seen_epoch = 0;
     while (wait_for_region(seen_epoch)) {
         uint64_t gate = gate_.load(std::memory_order_acquire);

@@ -3,6 +3,7 @@
 // Regions are short (tens of microseconds) and follow each other closely, so workers spin for a
 // while before they sleep. A worker that wakes too late for a region stays out of it: the caller
 // never waits for a thread that has not begun, which keeps a busy machine usable.
+// All of them flush denormals to zero.
 // Work is never split by timing: which worker computes a piece may vary, the piece itself and the
 // order of its sums may not (batch invariance).
 #pragma once
@@ -13,6 +14,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "cpu/float_mode.h"
 
 namespace pj::cpu {
 
@@ -30,6 +33,7 @@ class ThreadPool {
     template <class Task>
     void for_each(int n, const Task &task) {
         if (n <= 0) return;
+        const FlushDenormals mode;
         if (n_threads_ == 1 || n == 1) {
             for (int i = 0; i < n; ++i) task(i);
             return;

@@ -28,13 +28,6 @@ void load_row(int kv_type, const uint8_t *row, int n, float *out) {
     }
 }
 
-// sums[i] = sum_lanes(v[i]) for 16 vectors at once, in exactly the order of sum_lanes.
-F16 sum_each(F16 *v) {
-    float t[kLanes];
-    for (int i = 0; i < kLanes; ++i) t[i] = sum_lanes(v[i]);
-    return load(t);
-}
-
 struct Running {
     float *data;  // kPartialHeader + head_dim floats
     float &largest() { return data[0]; }
@@ -56,17 +49,45 @@ float exp1(float x) {
 
 void scale_values(Running r, float factor, int head_dim) {
     if (factor == 1.0f) return;
-    for (int i = 0; i < head_dim; ++i) r.values()[i] *= factor;
+    for (int i = 0; i < head_dim; i += kLanes) store(r.values() + i, load(r.values() + i) * broadcast(factor));
+}
+
+// scores of n <= 16 positions: dot products of q with rows of k, lane p for position p.
+F16 dot_each(const float *q, const float *k, int n, int head_dim) {
+    constexpr int kTogether = 4;  // independent sums, so that their additions overlap
+    F16 sums[kLanes] = {};
+    for (int p = 0; p < n; p += kTogether) {
+        // Rows beyond n repeat the last one; their lanes are masked by the caller.
+        const float *row[kTogether];
+        for (int i = 0; i < kTogether; ++i) row[i] = k + (p + i < n ? p + i : n - 1) * head_dim;
+        F16 sum[kTogether] = {};
+        for (int d = 0; d < head_dim; d += kLanes) {
+            const F16 x = load(q + d);
+            for (int i = 0; i < kTogether; ++i) sum[i] = fma(x, load(row[i] + d), sum[i]);
+        }
+        for (int i = 0; i < kTogether; ++i) sums[p + i] = sum[i];
+    }
+    return sum_each(sums);
+}
+
+// values += sum over positions of weight[p] * v[p], positions in order.
+void add_values(float *values, const float *weight, const float *v, int n, int head_dim) {
+    constexpr int kTogether = 2;  // head_dim is a multiple of 32
+    for (int d = 0; d < head_dim; d += kTogether * kLanes) {
+        F16 acc[kTogether];
+        for (int i = 0; i < kTogether; ++i) acc[i] = load(values + d + i * kLanes);
+        for (int p = 0; p < n; ++p) {
+            const F16 w = broadcast(weight[p]);
+            for (int i = 0; i < kTogether; ++i) acc[i] = fma(w, load(v + p * head_dim + d + i * kLanes), acc[i]);
+        }
+        for (int i = 0; i < kTogether; ++i) store(values + d + i * kLanes, acc[i]);
+    }
 }
 
 // One block of n <= 16 positions joins the running softmax of a row and head.
 void add_block(Running r, const float *q, const float *k, const float *v, int n, int head_dim, float scale) {
-    F16 products[kLanes] = {};
-    for (int p = 0; p < n; ++p)
-        for (int d = 0; d < head_dim; d += kLanes)
-            products[p] = fma(load(q + d), load(k + p * head_dim + d), products[p]);
     float score[kLanes];
-    store(score, sum_each(products) * broadcast(scale));
+    store(score, dot_each(q, k, n, head_dim) * broadcast(scale));
     for (int p = n; p < kLanes; ++p) score[p] = kNoScore;
     const float block_largest = max_lanes(load(score));
     const float largest = block_largest > r.largest() ? block_largest : r.largest();
@@ -77,12 +98,7 @@ void add_block(Running r, const float *q, const float *k, const float *v, int n,
     scale_values(r, keep, head_dim);
     float w[kLanes];
     store(w, weight);
-    float *values = r.values();
-    for (int d = 0; d < head_dim; d += kLanes) {
-        F16 acc = load(values + d);
-        for (int p = 0; p < n; ++p) acc = fma(broadcast(w[p]), load(v + p * head_dim + d), acc);
-        store(values + d, acc);
-    }
+    add_values(r.values(), w, v, n, head_dim);
 }
 
 void load_block(const AttentionArgs &a, int position, int n, float *k, float *v) {

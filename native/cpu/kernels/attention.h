@@ -14,8 +14,9 @@ constexpr int kAttentionBlock = 16;     // positions; divides the page size
 constexpr int kAttentionSegment = 512;  // positions
 
 // A running softmax over a range of positions for one row and query head.
-//   [0] largest score, [1] sum of exp(score - largest), [2..] head_dim weighted values
-constexpr int kPartialHeader = 2;
+//   [0] largest score, [1] sum of exp(score - largest), then from kPartialHeader on (a cache line
+//   further) head_dim weighted values
+constexpr int kPartialHeader = 16;
 
 struct AttentionArgs {
     const float *q;    // [n_rows][q_stride]: first query head of the group, rotated

@@ -9,26 +9,26 @@ namespace {
 
 constexpr int kSums = 4;
 
-// One row for 16 columns. state points at row 0 of these columns; rows are dim floats apart.
+// One row for 16 columns; in and state are their block.
 void gdn_row(const GdnArgs &a, int row, int column, const float *in, float *state) {
     const float *k = a.k + row * a.k_stride;
     const F16 decay = broadcast(a.decay[row * a.gate_stride]);
     F16 s[kSums] = {};
     for (int i = 0; i < a.dim; i += kSums)
-        for (int j = 0; j < kSums; ++j) s[j] = fma(broadcast(k[i + j]), load(in + (i + j) * a.dim), s[j]);
+        for (int j = 0; j < kSums; ++j) s[j] = fma(broadcast(k[i + j]), load(in + (i + j) * kLanes), s[j]);
     const F16 kv = decay * ((s[0] + s[1]) + (s[2] + s[3]));
     const F16 delta = broadcast(a.beta[row * a.gate_stride]) * (load(a.v + row * a.v_stride + column) - kv);
     if (!a.q) {
         for (int i = 0; i < a.dim; ++i)
-            store(state + i * a.dim, fma(broadcast(k[i]), delta, decay * load(in + i * a.dim)));
+            store(state + i * kLanes, fma(broadcast(k[i]), delta, decay * load(in + i * kLanes)));
         return;
     }
     const float *q = a.q + row * a.q_stride;
     F16 o[kSums] = {};
     for (int i = 0; i < a.dim; i += kSums) {
         for (int j = 0; j < kSums; ++j) {
-            const F16 updated = fma(broadcast(k[i + j]), delta, decay * load(in + (i + j) * a.dim));
-            store(state + (i + j) * a.dim, updated);
+            const F16 updated = fma(broadcast(k[i + j]), delta, decay * load(in + (i + j) * kLanes));
+            store(state + (i + j) * kLanes, updated);
             o[j] = fma(broadcast(q[i + j]), updated, o[j]);
         }
     }
@@ -39,10 +39,11 @@ void gdn_row(const GdnArgs &a, int row, int column, const float *in, float *stat
 
 void gdn(const GdnArgs &a) {
     for (int column = a.column_begin; column < a.column_end; column += kLanes) {
-        const float *in = a.state_in + column;
+        const float *in = a.state_in + column * (int64_t)a.dim;
+        float *state = a.state_out + column * (int64_t)a.dim;
         for (int row = 0; row < a.n_rows; ++row) {
-            gdn_row(a, row, column, in, a.state_out + column);
-            in = a.state_out + column;
+            gdn_row(a, row, column, in, state);
+            in = state;
         }
     }
 }

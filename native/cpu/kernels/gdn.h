@@ -27,8 +27,8 @@ struct GdnArgs {
     int64_t q_stride, k_stride, v_stride;
     const float *decay, *beta;  // [n_rows] rows
     int64_t gate_stride;
-    const float *state_in;  // [dim][dim]
-    float *state_out;       // [dim][dim], may equal state_in
+    const float *state_in;  // [dim / 16][dim][16]: blocks of 16 columns, key rows inside
+    float *state_out;       // the same, may equal state_in
     float *out;             // [n_rows][out_stride]
     int64_t out_stride;
     int32_t n_rows, dim;

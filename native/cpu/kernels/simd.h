@@ -27,7 +27,7 @@ static inline F16 load(const float *p) {
 
 static inline void store(float *p, F16 v) { std::memcpy(p, &v, sizeof v); }
 
-static inline F16 broadcast(float x) { return F16{} + x; }
+static inline F16 broadcast(float x) { return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 
 static inline F16 fma(F16 a, F16 b, F16 c) {
 #if defined(__AVX512F__)
@@ -49,21 +49,55 @@ static inline F16 fma(F16 a, F16 b, F16 c) {
 static inline F16 max(F16 a, F16 b) { return a > b ? a : b; }
 static inline F16 min(F16 a, F16 b) { return a < b ? a : b; }
 
+// Lanes of a (0..15) and b (16..31) by number.
+template <int... kIndex>
+static inline F16 pick(F16 a, F16 b) {
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, kIndex...);
+#else
+    return __builtin_shuffle(a, b, I16{kIndex...});
+#endif
+}
+
 // The one order in which lanes are added: halves onto each other, 16 -> 8 -> 4 -> 2 -> 1.
+// fold<n>(a, b) does one of these steps for two vectors that hold 16 / n groups of n lanes each.
+template <int kGroup>
+static inline F16 fold(F16 a, F16 b) {
+    if constexpr (kGroup == 16)
+        return pick<0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23>(a, b) +
+               pick<8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31>(a, b);
+    else if constexpr (kGroup == 8)
+        return pick<0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27>(a, b) +
+               pick<4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31>(a, b);
+    else if constexpr (kGroup == 4)
+        return pick<0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29>(a, b) +
+               pick<2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31>(a, b);
+    else
+        return pick<0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30>(a, b) +
+               pick<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(a, b);
+}
+
 static inline float sum_lanes(F16 v) {
-    float t[kLanes];
-    store(t, v);
-    for (int width = kLanes / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; ++i) t[i] += t[i + width];
-    return t[0];
+    v = fold<16>(v, v);
+    v = fold<8>(v, v);
+    v = fold<4>(v, v);
+    return fold<2>(v, v)[0];
+}
+
+// Lane i of the result is sum_lanes(v[i]). Overwrites v.
+static inline F16 sum_each(F16 *v) {
+    for (int i = 0; i < 8; ++i) v[i] = fold<16>(v[2 * i], v[2 * i + 1]);
+    for (int i = 0; i < 4; ++i) v[i] = fold<8>(v[2 * i], v[2 * i + 1]);
+    for (int i = 0; i < 2; ++i) v[i] = fold<4>(v[2 * i], v[2 * i + 1]);
+    return fold<2>(v[0], v[1]);
 }
 
 static inline float max_lanes(F16 v) {
-    float t[kLanes];
-    store(t, v);
-    float m = t[0];
-    for (int i = 1; i < kLanes; ++i) m = t[i] > m ? t[i] : m;
-    return m;
+    v = max(v, pick<8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7>(v, v));
+    v = max(v, pick<4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11>(v, v));
+    v = max(v, pick<2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13>(v, v));
+    v = max(v, pick<1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14>(v, v));
+    return v[0];
 }
 
 // e^x for 16 lanes: 2^n * p(r) with n = round(x log2 e), |r| <= ln2 / 2 and the Taylor polynomial of
