@@ -2,113 +2,136 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.llama_cpp import XLLAMACPP_VERSION, LlamaCppError, LlamaModel, Tokens
-from compat_tests.kl.oracle import MODES, llama_logits
-from compat_tests.kl.pyjet_logits import pyjet_logits, same_bits
-from compat_tests.kl.report import FileResult, divergence, misses, table
-from compat_tests.kl.texts import chat_texts, code_texts
+from cli.llama_cpp import LlamaCppError, LlamaModel
+from cli.sequence import open_engine
+from compat_tests.kl.bound import KvResult, Verdict, judge, misses
+from compat_tests.kl.divergence import stack
+from compat_tests.kl.measure import Job, JobResult, run_jobs, workers
+from compat_tests.kl.oracle import MODE_PAIRS, MODES
+from compat_tests.kl.report import f16_note, record, save, table
+from compat_tests.kl.texts import TextError, Window, windows
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
-from pyjet.model.tokenizer import Tokenizer
-from pyjet.native import build_info
 from tests.support.requantize import requantize
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "kl-cpu.json"
+WEIGHTS = ("Q4_K_M", "F16", "Q8_0")
 KV_TYPES = ("f16", "q8_0")
 
 
-def suite_tokens(path: Path, tokens_per_text: int) -> list[Tokens]:
-    """Token ids of every text, from llama.cpp's tokenizer, which ours must agree with."""
-    model = load_model(path)
-    ours = Tokenizer.from_metadata(model.metadata)
-    found = []
-    with LlamaModel(path) as llama:
-        for text in [*code_texts(), *chat_texts(model)]:
-            ids = llama.tokenize(text.content)
-            if ours.encode(text.content) != ids.tolist():
-                raise click.ClickException(f"the tokenizers disagree on {text.name}")
-            found.append(ids[:tokens_per_text])
+def make_jobs(files: dict[str, Path], suite: Sequence[Window]) -> list[Job]:
+    """Every window of every file with every KV type; the first one of each kind in all row paths."""
+    first = {kind: next(i for i, w in enumerate(suite) if w.kind == kind) for kind in {w.kind for w in suite}}
+    return [
+        Job(path, weights, kv_type, i, window.tokens, all_paths=i == first[window.kind])
+        for weights, path in files.items()
+        for kv_type in KV_TYPES
+        for i, window in enumerate(suite)
+    ]
+
+
+def run_all(jobs: list[Job], processes: int) -> dict[tuple[str, str], dict[int, JobResult]]:
+    """Results of all jobs: (weights, KV type) -> window -> result, with a progress bar on a terminal."""
+    found: dict[tuple[str, str], dict[int, JobResult]] = {}
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    with workers(processes) as executor, bar:
+        task = bar.add_task("windows", total=len(jobs))
+        for job, result in run_jobs(executor, jobs):
+            found.setdefault((job.weights, job.kv_type), {})[job.window] = result
+            bar.update(task, advance=1, description=f"{job.weights}, {job.kv_type} KV")
     return found
 
 
-def compare(path: Path, weights: str, kv_type: str, texts: list[Tokens], n_threads: int) -> FileResult:
-    """All comparisons of one file with one KV type."""
-    model = load_model(path)
-    ours = [pyjet_logits(model, tokens, kv_type, n_threads) for tokens in texts]
-    with LlamaModel(path) as llama:
-        theirs = {mode: [llama_logits(llama, tokens, mode, kv_type, n_threads) for tokens in texts] for mode in MODES}
-    prefill = [paths["prefill"] for paths in ours]
-    return FileResult(
-        weights=weights,
+def merge(kv_type: str, by_window: dict[int, JobResult]) -> KvResult:
+    """One file's result of its windows."""
+    parts = [by_window[i] for i in sorted(by_window)]
+    return KvResult(
         kv_type=kv_type,
-        noise=divergence(zip(theirs["single"], theirs["batch"])),
-        versus={mode: divergence(zip(theirs[mode], prefill)) for mode in MODES},
-        paths_equal=all(same_bits(paths) for paths in ours),
+        own={pair: stack([part.own[pair] for part in parts]) for pair in MODE_PAIRS},
+        ours={mode: stack([part.ours[mode] for part in parts]) for mode in MODES},
+        paths_equal=all(part.paths_equal for part in parts),
     )
 
 
-def save(results: list[FileResult], path: Path, seconds: float) -> None:
-    record = {
-        "what": "KL divergence to llama.cpp, nats",
-        "date": time.strftime("%Y-%m-%d"),
-        "pyjet": build_info(),
-        "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
-        "seconds": round(seconds),
-        "misses": misses(results),
-        "results": [result.as_dict() for result in results],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+def run(weights: Sequence[str], processes: int) -> tuple[list[Verdict], list[KvResult]]:
+    """Measure and judge every file with every KV type."""
+    embedded = default_model_path()
+    with LlamaModel(embedded) as llama:
+        suite = windows(load_model(embedded), llama)
+    click.echo(f"{sum(len(w.tokens) for w in suite)} tokens in {len(suite)} windows, {processes} processes", err=True)
+    with tempfile.TemporaryDirectory(prefix="pyjet-kl-") as folder:
+        files = {
+            name: embedded if name == "Q4_K_M" else requantize(embedded, Path(folder) / f"{name}.gguf", name)
+            for name in weights
+        }
+        found = run_all(make_jobs(files, suite), processes)
+    verdicts: list[Verdict] = []
+    results: list[KvResult] = []
+    for name in weights:
+        of_file = [merge(kv_type, found[name, kv_type]) for kv_type in KV_TYPES]
+        verdicts += judge(name, of_file)
+        results += of_file
+    return verdicts, results
+
+
+def used_isa() -> str:
+    """Instruction set that the engine picks on this processor."""
+    with open_engine(load_model(default_model_path()), 1, max_rows=1, n_threads=1) as engine:
+        return engine.info().isa
+
+
+def known_weights(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    names = value.split(",")
+    unknown = [name for name in names if name not in WEIGHTS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]} is not one of {', '.join(WEIGHTS)}")
+    return names
 
 
 @click.command()
-@click.option("--tokens", default=640, show_default=True, help="Tokens of each of the four texts.")
-@click.option("--threads", default=1, show_default=True, help="CPU workers of both engines.")
-@click.option("--weights", default="Q4_K_M,F16,Q8_0", show_default=True, help="Which files, comma-separated.")
+@click.option("--weights", default=",".join(WEIGHTS), show_default=True, callback=known_weights, help="Which files.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes, of one thread each.  [default: one per core]")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Where the figures go as JSON.")
-def main(tokens: int, threads: int, weights: str, out: Path) -> None:
+def main(weights: list[str], jobs: int | None, out: Path) -> None:
     """KL divergence of pyjet's CPU backend to llama.cpp on Python source and agent chats.
 
     The embedded model is compared as it is and after its weights were rewritten as F16 and Q8_0, each
-    with f16 and q8_0 KV. llama.cpp computes every text twice, in one batch and token by token; the
-    divergence between these two is the measure for ours against each of them (F16: mean below 1e-4).
-    Exit status 1 when ours leaves that class or when our logits depend on how the rows were cut.
+    with f16 and q8_0 KV. llama.cpp computes every window in three ways; the divergence between these
+    is the measure for pyjet's to them (F16: mean below 1e-4). docs/numerics.md explains the figures.
+    Exit status 1 when a bound is missed or when pyjet's logits depend on how the rows were cut.
     """
     started = time.monotonic()
     try:
-        results = run(tokens, threads, weights.split(","))
-    except LlamaCppError as error:
+        verdicts, results = run(weights, jobs or len(os.sched_getaffinity(0)))
+    except (LlamaCppError, TextError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(table(results))
-    missed = misses(results)
-    for sentence in missed:
-        click.echo(f"missed: {sentence}")
-    click.echo(f"{results[0].noise.rows} tokens, {'bounds missed' if missed else 'all bounds met'}")
-    save(results, out, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    content = record(verdicts, results, used_isa(), seconds)
+    save(out, content)
+    missed = [sentence for verdict in verdicts for sentence in misses(verdict)]
+    for sentence in filter(None, [f16_note(verdicts), *(f"missed: {sentence}" for sentence in missed)]):
+        click.echo(sentence)
+    state = "bounds missed" if missed else "all bounds met"
+    click.echo(f"{content['tokens']} tokens in {seconds:.0f} s, {state}; row paths equal: {_paths(verdicts)}\n")
+    click.echo(table(verdicts))
     sys.exit(1 if missed else 0)
 
 
-def run(tokens: int, threads: int, weights: list[str]) -> list[FileResult]:
-    """Every file with every KV type; progress goes to stderr."""
-    embedded = default_model_path()
-    texts = suite_tokens(embedded, tokens)
-    click.echo(f"{sum(map(len, texts))} tokens in {len(texts)} texts, {threads} threads", err=True)
-    results = []
-    with tempfile.TemporaryDirectory(prefix="pyjet-kl-") as folder:
-        for name in weights:
-            path = embedded if name == "Q4_K_M" else requantize(embedded, Path(folder) / f"{name}.gguf", name)
-            for kv_type in KV_TYPES:
-                click.echo(f"  {name}, {kv_type} KV ...", err=True)
-                results.append(compare(path, name, kv_type, texts, threads))
-    return results
+def _paths(verdicts: Sequence[Verdict]) -> str:
+    return "yes" if all(verdict.paths_equal for verdict in verdicts) else "no"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Logits of pyjet for one text, with its rows cut in different ways."""
+"""Logits of pyjet for one window, with its rows cut in different ways."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -9,15 +11,17 @@ from cli.sequence import Sequence, open_engine
 from pyjet.model.reader import Model
 
 # name -> rows of one step; every path must give the same bits
-ROW_PATHS = {"prefill": 1 << 20, "chunks of 7": 7, "token by token": 1}
+ROW_PATHS = {"chunks of 512": 512, "chunks of 7": 7, "token by token": 1}
+MAIN_PATH = "chunks of 512"
 
 
-def pyjet_logits(model: Model, tokens: Tokens, kv_type: str, n_threads: int) -> dict[str, Logits]:
-    """Logits float32 [n, n_vocab] of each row path, on the CPU backend."""
+def pyjet_logits(model: Model, tokens: Tokens, kv_type: str, paths: Iterable[str] = ROW_PATHS) -> dict[str, Logits]:
+    """Logits float32 [n, n_vocab] of each row path, on one thread of the CPU backend."""
     found = {}
-    with open_engine(model, len(tokens), max_rows=len(tokens), kv_type=kv_type, n_threads=n_threads) as engine:
-        for name, rows in ROW_PATHS.items():
-            found[name] = Sequence(engine, min(rows, len(tokens))).append(tokens, all_logits=True)
+    max_rows = max(ROW_PATHS.values())
+    with open_engine(model, len(tokens), max_rows=max_rows, kv_type=kv_type, n_threads=1) as engine:
+        for name in paths:
+            found[name] = Sequence(engine, ROW_PATHS[name]).append(tokens, all_logits=True)
     return found
 
 

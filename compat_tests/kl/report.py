@@ -1,125 +1,112 @@
-"""KL divergence statistics, the bound that is checked, and the printed table."""
+"""The printed table and the record in bench/results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import json
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+from cli.llama_cpp import XLLAMACPP_VERSION
+from compat_tests.kl.bound import RESAMPLES, SEED, STANDARD_ERRORS, KvResult, Verdict, misses
+from compat_tests.kl.divergence import STATISTICS, Figures
+from compat_tests.kl.texts import WINDOW_TOKENS, fingerprints
+from pyjet.native import build_info
 
-from cli.llama_cpp import Logits
-
-F16_MEAN_BOUND = 1e-4  # nats; no activation is quantised, so only the rounding of sums differs
-
-# With quantised weights a rounding difference of one bit can move an activation to its neighbouring
-# integer, and such moves add up to a level that hardly depends on where they start. llama.cpp shows
-# that level between its own batch and single runs, but not always: with q8_0 weights and q8_0 KV both
-# take the same path and agree bit for bit. So the measure for a file is the largest of llama.cpp's own
-# figures over its KV types, and ours may differ from it by what two samples of the level differ.
-TOLERANCE = {"mean": 1.25, "median": 1.25, "p99": 1.25, "max": 2.0}
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """KL(base || other) over rows, in nats, and the share of rows with the same best token."""
-
-    rows: int
-    mean: float
-    median: float
-    p99: float
-    max: float
-    top1: float
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
+_HEAD = f"{'file':8} {'KV':5} {'KL divergence, nats':20}" + "".join(
+    f" {name:>12}" for name in ("mean", "median", "99%", "max", "same top")
+)
 
 
-def log_softmax(logits: Logits) -> np.ndarray:
-    shifted = logits.astype(np.float64)
-    shifted -= shifted.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def kl_rows(base: Logits, other: Logits) -> np.ndarray:
-    """KL(base || other) of each row, in nats, float64 [rows]."""
-    p, q = log_softmax(base), log_softmax(other)
-    return (np.exp(p) * (p - q)).sum(axis=-1)
-
-
-def divergence(pairs: Iterable[tuple[Logits, Logits]]) -> Divergence:
-    """Statistics over the rows of all (base, other) pairs."""
-    kld, same = [], []
-    for base, other in pairs:
-        kld.append(kl_rows(base, other))
-        same.append(base.argmax(-1) == other.argmax(-1))
-    values, agree = np.concatenate(kld), np.concatenate(same)
-    return Divergence(
-        rows=len(values),
-        mean=float(values.mean()),
-        median=float(np.median(values)),
-        p99=float(np.percentile(values, 99)),
-        max=float(values.max()),
-        top1=float(agree.mean()),
-    )
-
-
-@dataclass(frozen=True)
-class FileResult:
-    """What one file with one KV type gave."""
-
-    weights: str
-    kv_type: str
-    noise: Divergence  # llama.cpp batch against llama.cpp single
-    versus: dict[str, Divergence]  # llama.cpp's mode -> pyjet against it
-    paths_equal: bool  # pyjet's logits have the same bits in every row path
-
-    @property
-    def label(self) -> str:
-        return f"{self.weights}, {self.kv_type} KV"
-
-    def as_dict(self) -> dict:
-        return {
-            "weights": self.weights,
-            "kv": self.kv_type,
-            "llama_batch_vs_single": self.noise.as_dict(),
-            "pyjet": {mode: d.as_dict() for mode, d in self.versus.items()},
-            "row_paths_equal": self.paths_equal,
-        }
-
-
-def limits(weights: str, results: Sequence[FileResult]) -> dict[str, float]:
-    """Largest allowed value of each statistic for one file."""
-    if weights == "F16":
-        return {"mean": F16_MEAN_BOUND}
-    noises = [result.noise for result in results if result.weights == weights]
-    return {name: factor * max(getattr(noise, name) for noise in noises) for name, factor in TOLERANCE.items()}
-
-
-def misses(results: Sequence[FileResult]) -> list[str]:
-    """Sentences about what is out of bounds; empty when all is well."""
-    found = []
-    for result in results:
-        if not result.paths_equal:
-            found.append(f"{result.label}: logits differ between prompt chunks")
-        for mode, ours in result.versus.items():
-            for name, limit in limits(result.weights, results).items():
-                value = getattr(ours, name)
-                if value > limit:
-                    found.append(f"{result.label}: {name} KLD against llama.cpp {mode} is {value:.3g} > {limit:.3g}")
-    return found
-
-
-def table(results: Sequence[FileResult]) -> str:
-    """One line per comparison, llama.cpp's own noise first."""
-    head = f"{'file':16} {'comparison':28} {'mean':>9} {'median':>9} {'99%':>9} {'max':>9} {'top-1':>8}"
-    lines = [head, "-" * len(head)]
-    for result in results:
-        lines.append(_line(result.label, "llama.cpp batch vs single", result.noise))
-        for mode, ours in result.versus.items():
-            lines.append(_line("", f"pyjet vs llama.cpp {mode}", ours))
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Per file llama.cpp's own figures, then pyjet's and how they compare; ! marks what is out of bounds."""
+    lines, weights = [_HEAD, "-" * len(_HEAD)], ""
+    for v in verdicts:
+        if v.weights != weights:
+            weights = v.weights
+            lines.append(f"{weights:8} {'':5} {'llama.cpp itself':20}{_numbers(v.own)}")
+        lines.append(f"{'':8} {v.kv_type:5} {'pyjet to llama.cpp':20}{_numbers(v.ours)}")
+        lines.append(f"{'':8} {'':5} {'  ratio ± std. error':20}" + "".join(f" {cell:>12}" for cell in ratios(v)))
     return "\n".join(lines)
 
 
-def _line(label: str, comparison: str, d: Divergence) -> str:
-    numbers = " ".join(f"{value:9.2e}" for value in (d.mean, d.median, d.p99, d.max))
-    return f"{label:16} {comparison:28} {numbers} {d.top1:8.2%}"
+def _numbers(f: Figures) -> str:
+    return "".join(f" {value:12.2e}" for value in (f.mean, f.median, f.p99, f.max)) + f" {f.top1:12.2%}"
+
+
+def ratios(v: Verdict) -> list[str]:
+    """pyjet's figure over llama.cpp's own with its standard error; of the top token the difference in points."""
+    cells = []
+    for name, error in zip(STATISTICS, v.standard_error.tolist()):
+        ours, own, mark = getattr(v.ours, name), getattr(v.own, name), "" if v.within[name] else "!"
+        if name == "top1":
+            cells.append(f"{100 * (ours - own):+.2f}±{100 * error:.2f}{mark}")
+        else:
+            cells.append(f"{ours / own:.2f}±{error / own:.2f}{mark}" if own > 0 else f"{ours:.0e}{mark}")
+    return cells
+
+
+def f16_note(verdicts: Sequence[Verdict]) -> str:
+    """Whether F16 is within llama.cpp's own figures, which its bound does not ask for."""
+    parts = []
+    for v in verdicts:
+        if v.weights == "F16":
+            beyond = [name for name, fits in v.within.items() if not fits]
+            parts.append(f"{v.kv_type} KV {'yes' if not beyond else 'not in ' + ', '.join(beyond)}")
+    return f"F16 within llama.cpp's own figures (beyond its bound): {'; '.join(parts)}" if parts else ""
+
+
+def device() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], isa: str, seconds: float) -> dict[str, Any]:
+    """Everything that is worth keeping of a run."""
+    return {
+        "what": "KL divergence to llama.cpp, nats",
+        "date": time.strftime("%Y-%m-%d"),
+        "command": " ".join(["python -m compat_tests.kl", *sys.argv[1:]]),
+        "device": f"{device()}, {isa}",
+        "pyjet": build_info(),
+        "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
+        "texts": fingerprints(),
+        "tokens": int(results[0].pooled.kld.size // len(results[0].ours)),
+        "window_tokens": WINDOW_TOKENS,
+        "bootstrap": {"resamples": RESAMPLES, "seed": SEED, "standard_errors": STANDARD_ERRORS},
+        "seconds": round(seconds),
+        "misses": [sentence for v in verdicts for sentence in misses(v)],
+        "results": [_entry(v, r) for v, r in zip(verdicts, results)],
+    }
+
+
+def _entry(v: Verdict, r: KvResult) -> dict[str, Any]:
+    return {
+        "weights": v.weights,
+        "kv": v.kv_type,
+        "llama_cpp": {f"{a} vs {b}": _rounded(sample.figures()) for (a, b), sample in r.own.items()},
+        "pyjet": {mode: _rounded(sample.figures()) for mode, sample in r.ours.items()},
+        "llama_cpp_own": _rounded(v.own),
+        "pyjet_pooled": _rounded(v.ours),
+        "standard_error": _rounded(Figures(*v.standard_error.tolist())),
+        "compared": dict(zip(STATISTICS, ratios(v))),
+        "within": v.within,
+        "row_paths_equal": v.paths_equal,
+    }
+
+
+def _rounded(f: Figures) -> dict[str, float]:
+    return {name: float(f"{value:.5g}") for name, value in f.as_dict().items()}
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

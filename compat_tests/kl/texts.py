@@ -1,44 +1,73 @@
-"""The texts that are scored: Python source and agent chats."""
+"""The tokens that are scored: Python source and agent chats, the same on every machine and in every version."""
 
 from __future__ import annotations
 
-import heapq
+import hashlib
 import json
-import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from cli.llama_cpp import LlamaModel, Tokens
 from pyjet.chat.template import ChatTemplate
 from pyjet.model.reader import Model
+from pyjet.model.tokenizer import Tokenizer
 
-CHATS = Path(__file__).resolve().parents[1] / "data" / "eval-chats.jsonl"
-SOURCES = (heapq, shlex)  # modules of the standard library, read from the running Python
+DATA = Path(__file__).resolve().parents[1] / "data"
+CODE = DATA / "kl-python.txt"  # modules of this project as they once were, one after the other
+CHATS = DATA / "eval-chats.jsonl"
+
+WINDOW_TOKENS = 1024
+WINDOWS_PER_KIND = 6
+
+
+class TextError(ValueError):
+    """The texts cannot be cut into the windows, or the two tokenizers disagree on them."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """One text of the suite; `kind` is "code" or "chat"."""
+class Window:
+    """Tokens that are evaluated as a sequence of their own. kind: "code" or "chat"."""
 
     name: str
     kind: str
-    content: str
+    tokens: Tokens
 
 
-def code_texts() -> Iterator[Text]:
-    """Source files of the standard library."""
-    for module in SOURCES:
-        path = Path(str(module.__file__))
-        yield Text(path.name, "code", path.read_text(encoding="utf-8"))
+def windows(model: Model, llama: LlamaModel) -> list[Window]:
+    """The suite: WINDOWS_PER_KIND windows of WINDOW_TOKENS tokens of each kind.
+
+    Raises TextError when the tokenizers disagree or a text is too short.
+    """
+    tokenizer = Tokenizer.from_metadata(model.metadata)
+    code = tokenize(CODE.read_text(encoding="utf-8"), tokenizer, llama)
+    starts = np.linspace(0, len(code) - WINDOW_TOKENS, WINDOWS_PER_KIND).astype(int)
+    found = [_window("code", i, code[start:]) for i, start in enumerate(starts)]
+    found += [_window("chat", i, tokenize(text, tokenizer, llama)) for i, text in enumerate(chat_texts(model))]
+    return found
 
 
-def chat_texts(model: Model, per_text: int = 6) -> Iterator[Text]:
-    """Rendered agent chats with their expected tool calls, several joined into one text."""
+def tokenize(text: str, tokenizer: Tokenizer, llama: LlamaModel) -> Tokens:
+    """Token ids on which both engines agree."""
+    ids = llama.tokenize(text)
+    if tokenizer.encode(text) != ids.tolist():
+        raise TextError(f"the tokenizers disagree on a text that starts with {text[:40]!r}")
+    return ids
+
+
+def _window(kind: str, index: int, tokens: Tokens) -> Window:
+    if len(tokens) < WINDOW_TOKENS:
+        raise TextError(f"{kind} text {index + 1} has {len(tokens)} tokens, {WINDOW_TOKENS} are needed")
+    return Window(f"{kind} {index + 1}", kind, tokens[:WINDOW_TOKENS])
+
+
+def chat_texts(model: Model) -> list[str]:
+    """The evaluation chats in WINDOWS_PER_KIND parts, each rendered one after the other."""
     template = ChatTemplate(model.metadata["tokenizer.chat_template"], bos_token="", eos_token="")
-    lines = CHATS.read_text(encoding="utf-8").splitlines()
-    rendered = [render_chat(template, json.loads(line)) for line in lines]
-    for i in range(0, 2 * per_text, per_text):
-        yield Text(f"chats {i + 1}-{i + per_text}", "chat", "".join(rendered[i : i + per_text]))
+    rendered = [render_chat(template, json.loads(line)) for line in CHATS.read_text(encoding="utf-8").splitlines()]
+    cuts = [i * len(rendered) // WINDOWS_PER_KIND for i in range(WINDOWS_PER_KIND + 1)]
+    return ["".join(rendered[begin:end]) for begin, end in zip(cuts, cuts[1:])]
 
 
 def render_chat(template: ChatTemplate, chat: dict) -> str:
@@ -46,3 +75,8 @@ def render_chat(template: ChatTemplate, chat: dict) -> str:
     calls = [{"type": "function", "function": call} for call in chat["expected"]]
     answer = {"role": "assistant", "content": "", "tool_calls": calls}
     return template.render([*chat["messages"], answer], chat.get("tools"), add_generation_prompt=False)
+
+
+def fingerprints() -> dict[str, str]:
+    """File name -> start of its SHA-256, so that a record names the texts that it is about."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in (CODE, CHATS)}

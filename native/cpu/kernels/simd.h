@@ -189,6 +189,13 @@ static inline uint16_t float_to_half_bits(float value) {
 static inline F16 load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
     return (F16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif defined(__F16C__)
+    F16 v;
+    for (int i = 0; i < 2; ++i) {
+        const __m256 half = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p + i));
+        std::memcpy((char *)&v + i * sizeof half, &half, sizeof half);
+    }
+    return v;
 #else
     float t[kLanes];
     for (int i = 0; i < kLanes; ++i) t[i] = half_bits_to_float(p[i]);
