@@ -14,6 +14,19 @@ void in_range(const char *field, int64_t value, int64_t lowest, int64_t highest)
              static_cast<long long>(lowest), static_cast<long long>(highest));
 }
 
+constexpr uint32_t kRowFlags = PJ_ROW_LOGITS | PJ_ROW_ARGMAX | PJ_ROW_HIDDEN;
+
+void check_arrays(const pj_step_in &in) {
+    const struct {
+        const void *pointer;
+        const char *name;
+    } arrays[] = {{in.row_token, "row_token"}, {in.row_position, "row_position"},
+                  {in.row_seq, "row_seq"},     {in.row_flags, "row_flags"},
+                  {in.seqs, "seqs"},           {in.page_table, "page_table"}};
+    for (const auto &array : arrays)
+        if (!array.pointer) fail(PJ_ERR_ARGUMENT, "pj_step_in.%s is NULL", array.name);
+}
+
 void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, int index) {
     const pj_seq &s = in.seqs[index];
     in_range("pj_seq.state_slot", s.state_slot, 0, limits.config.n_state_slots - 1);
@@ -91,8 +104,7 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
     in_range("pj_step_in.n_rows", in.n_rows, 1, limits.config.max_rows);
     in_range("pj_step_in.n_seqs", in.n_seqs, 1, limits.config.max_seqs);
     in_range("pj_step_in.n_page_entries", in.n_page_entries, 1, 1 << 28);
-    if (!in.row_token || !in.row_position || !in.row_seq || !in.row_flags || !in.seqs || !in.page_table)
-        fail(PJ_ERR_ARGUMENT, "an array of pj_step_in is NULL");
+    check_arrays(in);
     if ((in.kind == PJ_STEP_MTP) != (in.row_hidden != nullptr))
         fail(PJ_ERR_ARGUMENT, "row_hidden belongs to MTP steps and to them only");
     int n_logits = 0, n_hidden = 0, n_argmax = 0;
@@ -100,6 +112,8 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
         in_range("row_token", in.row_token[row], 0, shape.n_vocab - 1);
         in_range("row_position", in.row_position[row], 0, shape.n_ctx_train - 1);
         in_range("row_seq", in.row_seq[row], 0, in.n_seqs - 1);
+        if (in.row_flags[row] & ~kRowFlags)
+            fail(PJ_ERR_ARGUMENT, "row_flags of row %d is 0x%x and has unknown bits", row, in.row_flags[row]);
         n_logits += (in.row_flags[row] & PJ_ROW_LOGITS) != 0;
         n_hidden += (in.row_flags[row] & PJ_ROW_HIDDEN) != 0;
         n_argmax += (in.row_flags[row] & PJ_ROW_ARGMAX) != 0;
