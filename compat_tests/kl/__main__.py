@@ -23,11 +23,12 @@ from compat_tests.kl.report import f16_note, record, save, table
 from compat_tests.kl.texts import TextError, Window, windows
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
+from pyjet.native.config import KvType
 from tests.support.requantize import requantize
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "kl-cpu.json"
 WEIGHTS = ("Q4_K_M", "F16", "Q8_0")
-KV_TYPES = ("f16", "q8_0")
+KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
 
 
 def make_jobs(files: dict[str, Path], suite: Sequence[Window]) -> list[Job]:

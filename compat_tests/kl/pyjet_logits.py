@@ -9,13 +9,14 @@ import numpy as np
 from cli.llama_cpp import Logits, Tokens
 from cli.sequence import Sequence, open_engine
 from pyjet.model.reader import Model
+from pyjet.native.config import KvType
 
 # name -> rows of one step; every path must give the same bits
 ROW_PATHS = {"chunks of 512": 512, "chunks of 7": 7, "token by token": 1}
 MAIN_PATH = "chunks of 512"
 
 
-def pyjet_logits(model: Model, tokens: Tokens, kv_type: str, paths: Iterable[str] = ROW_PATHS) -> dict[str, Logits]:
+def pyjet_logits(model: Model, tokens: Tokens, kv_type: KvType, paths: Iterable[str] = ROW_PATHS) -> dict[str, Logits]:
     """Logits float32 [n, n_vocab] of each row path, on one thread of the CPU backend."""
     found = {}
     max_rows = max(ROW_PATHS.values())

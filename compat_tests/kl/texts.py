@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def chat_texts(model: Model) -> list[str]:
     template = ChatTemplate(model.metadata["tokenizer.chat_template"], bos_token="", eos_token="")
     rendered = [render_chat(template, json.loads(line)) for line in CHATS.read_text(encoding="utf-8").splitlines()]
     cuts = [i * len(rendered) // WINDOWS_PER_KIND for i in range(WINDOWS_PER_KIND + 1)]
-    return ["".join(rendered[begin:end]) for begin, end in zip(cuts, cuts[1:])]
+    return ["".join(rendered[begin:end]) for begin, end in pairwise(cuts)]
 
 
 def render_chat(template: ChatTemplate, chat: dict) -> str:
