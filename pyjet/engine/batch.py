@@ -23,18 +23,18 @@ class BatchBuilder:
         self._counting = np.arange(max_rows, dtype=np.int32)
 
     def build(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
-        """The batch of a plan. Sequences get the pages that their rows need."""
+        """The batch of a plan. Sequences own the pages that their rows need."""
         row = 0
         n_pages = 0
         tables = []
         for index, (sequence, n_rows) in enumerate(plan):
             first = sequence.n_computed
-            sequence.cover(first + n_rows, self._page_tokens)
             self._write_rows(sequence, index, row, n_rows)
             flags = SEQ_RESET if first == 0 else 0
-            self._seqs[index] = (sequence.slot, row, n_rows, 0, 0, n_pages, sequence.n_table, flags)
-            tables.append(sequence.page_table[: sequence.n_table])
-            n_pages += sequence.n_table
+            n_used = -(-(first + n_rows) // self._page_tokens)  # it may own more than that
+            self._seqs[index] = (sequence.slot, row, n_rows, 0, 0, n_pages, n_used, flags)
+            tables.append(sequence.page_table[:n_used])
+            n_pages += n_used
             row += n_rows
         page_table = tables[0] if len(tables) == 1 else np.concatenate(tables)
         return StepBatch(
@@ -54,10 +54,10 @@ class BatchBuilder:
             self._positions[row] = first
             self._row_seq[row] = index
         else:
-            self._tokens[row:end] = sequence.prompt[first : first + n_rows]
+            self._tokens[row:end] = sequence.to_read[first : first + n_rows]
             np.add(self._counting[:n_rows], first, out=self._positions[row:end])
             self._row_seq[row:end] = index
             self._row_flags[row:end] = 0
-            if first + n_rows < sequence.n_prompt:
+            if first + n_rows < sequence.n_to_read:
                 return
         self._row_flags[end - 1] = ROW_ARGMAX if sequence.sampler.is_argmax else ROW_LOGITS

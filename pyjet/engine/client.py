@@ -27,7 +27,11 @@ class EngineLimits:
 
 @dataclass(frozen=True)
 class SlotView:
-    """One slot, copied between two steps. After a request ends its numbers stay until the next one starts."""
+    """One slot, copied between two steps.
+
+    A preempted request is still shown as processing, in the slot it had, until another takes that slot. After a
+    request ends its prompt, settings and tokens stay until the next one starts; the numbers of its work do not.
+    """
 
     id: int
     n_ctx: int
@@ -35,10 +39,11 @@ class SlotView:
     id_task: int = -1  # -1: never used
     request_id: str | None = None
     n_prompt: int = 0
+    n_tokens: int = 0  # computed tokens the slot holds, of prompt and answer
     n_prompt_processed: int = 0
     n_cached: int = 0
     n_decoded: int = 0
-    n_remain: int = -1  # tokens left of max_tokens; -1 without limit
+    n_remain: int = -1  # tokens left of max_tokens; -1 without limit and in an idle slot
     has_next_token: bool = False
     max_tokens: int = -1
     n_probs: int = 0

@@ -1,16 +1,15 @@
-"""The engine without threads: queue, admission, steps and their results. One caller at a time."""
+"""The engine without threads: requests in, steps and their results, events out. One caller at a time."""
 
 from __future__ import annotations
 
-import bisect
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
-from pyjet.engine.pages import PagePool
 from pyjet.engine.request import (
     Event,
     FailedEvent,
@@ -27,7 +26,6 @@ from pyjet.engine.request import (
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
-from pyjet.engine.slots import SlotTable
 from pyjet.native.step import StepBatch, StepResult
 
 
@@ -37,19 +35,6 @@ class Stepper(Protocol):
     def step(self, batch: StepBatch) -> StepResult: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A request in the queue."""
-
-    request: GenerationRequest
-    id_task: int
-    t_queued: float
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -self.request.priority, self.id_task
 
 
 class EngineCore:
@@ -62,19 +47,16 @@ class EngineCore:
     def __init__(self, limits: EngineLimits, clock: Clock = time.perf_counter) -> None:
         self.limits = limits
         self._clock = clock
-        n_pages = -(-limits.n_ctx_total // limits.page_tokens)
-        self._pool = PagePool(n_pages, limits.page_tokens)
-        self._slots = SlotTable(limits.n_slots, limits.n_ctx_slot)
+        self._admission = Admission(limits)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
-        self._waiting: list[Waiting] = []
-        self._running: dict[str, Sequence] = {}
+        self._running = self._admission.running
         self._plan: list[tuple[Sequence, int]] = []
-        self._counters = Counters(pages_total=n_pages)
+        self._counters = Counters(pages_total=self._admission.pool.n_pages)
         self._t_begin = 0.0
 
     @property
     def has_work(self) -> bool:
-        return bool(self._running or self._waiting)
+        return bool(self._running or self._admission.waiting)
 
     def submit(self, request: GenerationRequest) -> list[Event]:
         """Queue a request, or say at once why it can never run."""
@@ -84,44 +66,34 @@ class EngineCore:
             return [FinishedEvent(request.id, "none", -1, Timings())]
         if failure := self._impossible(request):
             return [failure]
-        bisect.insort(self._waiting, Waiting(request, id_task, self._clock()), key=lambda w: w.order)
+        self._admission.add(Waiting(request, id_task, self._clock()))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
-        limits, n_prompt = self.limits, len(request.prompt)
-        if n_prompt >= limits.n_ctx_slot or not self._pool_could_hold(request):
-            n_ctx = min(limits.n_ctx_slot, limits.n_ctx_total)
+        n_prompt, n_ctx = len(request.prompt), self._admission.n_ctx
+        if n_prompt >= n_ctx:
             text = f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
             return FailedEvent(request.id, text + "try increasing it", "context", n_prompt, n_ctx)
-        if min(request.prompt) < 0 or max(request.prompt) >= limits.n_vocab:
+        if min(request.prompt) < 0 or max(request.prompt) >= self.limits.n_vocab:
             return FailedEvent(request.id, "Prompt contains invalid tokens", "server")
         return None
-
-    def _pool_could_hold(self, request: GenerationRequest) -> bool:
-        return self._pool.pages_for(self._most_tokens(request)) <= self._pool.n_pages
-
-    def _most_tokens(self, request: GenerationRequest) -> int:
-        """Longest context the request can reach; the last generated token is never computed."""
-        longest = self.limits.n_ctx_slot - 1
-        if request.max_tokens < 0:
-            return longest
-        return min(longest, len(request.prompt) + max(1, request.max_tokens) - 1)
 
     def cancel(self, request_id: str, keep_tokens: int | None = None) -> list[Event]:
         """End a request wherever it is. Unknown ids give no event."""
         if (sequence := self._running.get(request_id)) is not None:
             return [self._end(sequence, "cancelled", keep_tokens)]
-        for i, waiting in enumerate(self._waiting):
-            if waiting.request.id == request_id:
-                del self._waiting[i]
-                queue_ms = (self._clock() - waiting.t_queued) * 1e3
-                return [FinishedEvent(request_id, "cancelled", -1, Timings(queue_ms=queue_ms))]
-        return []
+        if (waiting := self._admission.remove(request_id)) is None:
+            return []
+        if waiting.sequence is not None:
+            return [self._end(waiting.sequence, "cancelled", keep_tokens)]
+        queue_ms = (self._clock() - waiting.t_queued) * 1e3
+        return [FinishedEvent(request_id, "cancelled", -1, Timings(queue_ms=queue_ms))]
 
     def begin(self) -> tuple[list[Event], StepBatch | None]:
-        """Admit what fits and assemble the next step; no batch when nothing runs."""
+        """Give running sequences their pages, admit what then fits, assemble the step; no batch when nothing runs."""
         self._t_begin = self._clock()
-        events = self._admit()
+        self._admission.grow()
+        events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
         self._plan = plan(self._running.values(), self.limits.max_rows)
         if not self._plan:
             return events, None
@@ -129,32 +101,13 @@ class EngineCore:
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
 
-    def _admit(self) -> list[Event]:
-        """Start waiting requests in order. Nobody overtakes a request that waits for memory; one that waits for a
-        certain slot lets others pass."""
-        events: list[Event] = []
-        i = 0
-        while i < len(self._waiting):
-            waiting = self._waiting[i]
-            slot = self._slots.choose(waiting.request.id_slot)
-            if slot is None:
-                if waiting.request.id_slot < 0:
-                    break
-                i += 1
-                continue
-            lease = self._pool.lease(self._pool.pages_for(self._most_tokens(waiting.request)))
-            if lease is None:
-                break
-            del self._waiting[i]
-            sequence = Sequence(waiting.request, waiting.id_task, slot.id, lease, self.limits.n_vocab)
-            sequence.t_queued = waiting.t_queued
-            sequence.t_started = sequence.t_prompt = self._clock()
-            slot.sequence = sequence
-            self._running[waiting.request.id] = sequence
-            events.append(StartedEvent(waiting.request.id, slot.id, waiting.id_task))
-            if waiting.request.return_progress:
-                events.append(self._progress(sequence))
-        return events
+    def _start(self, sequence: Sequence) -> list[Event]:
+        """Say so and start the clock; who resumes goes on in silence."""
+        if sequence.is_resumed:
+            return []
+        sequence.t_started = sequence.t_prompt = self._clock()
+        started = StartedEvent(sequence.request.id, sequence.slot, sequence.id_task)
+        return [started, self._progress(sequence)] if sequence.request.return_progress else [started]
 
     def finish(self, result: StepResult) -> list[Event]:
         """Take the step's numbers: sample, advance, end what is done."""
@@ -184,9 +137,10 @@ class EngineCore:
 
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float, events: list[Event]) -> None:
         """``n_rows`` more rows are in the context."""
-        sequence.n_computed += n_rows
+        n_again = sequence.advance(n_rows)
+        self._counters.tokens_recomputed += n_again
         self._counters.n_tokens_max = max(self._counters.n_tokens_max, sequence.n_computed)
-        if not sequence.generated:
+        if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
                 events.append(self._progress(sequence))
@@ -207,7 +161,7 @@ class EngineCore:
         request = sequence.request
         if token in request.stop_ids:
             return "eos"
-        if sequence.n_computed + 1 >= self.limits.n_ctx_slot:
+        if sequence.n_computed + 1 >= self._admission.n_ctx:
             return "context"
         if sequence.max_tokens is not None and len(sequence.generated) >= sequence.max_tokens:
             return "limit"
@@ -217,11 +171,9 @@ class EngineCore:
     def _end(self, sequence: Sequence, reason: FinishReason, keep_tokens: int | None = None) -> FinishedEvent:
         timings = sequence.timings(keep_tokens)
         self._count(timings)
-        self._slots.release(sequence.slot)
-        sequence.lease.close()
-        del self._running[sequence.request.id]
+        self._admission.release(sequence)
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
-        n_context = sequence.n_computed - dropped
+        n_context = sequence.n_reached - dropped
         return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context)
 
     def _count_step(self, result: StepResult) -> None:
@@ -241,33 +193,28 @@ class EngineCore:
     def fail_all(self, message: str, kind: FailureKind) -> list[Event]:
         """End every request, running or waiting, with a FailedEvent."""
         self._plan = []
-        running = list(self._running.values())
-        for sequence in running:
-            self._end(sequence, "cancelled")
-        ids = [sequence.request.id for sequence in running] + [waiting.request.id for waiting in self._waiting]
-        self._waiting.clear()
+        ids = [*self._running, *(waiting.request.id for waiting in self._admission.waiting)]
+        for request_id in ids:
+            self.cancel(request_id)
         return [FailedEvent(request_id, message, kind) for request_id in ids]
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
-        return [slot.view(with_tokens=with_tokens) for slot in self._slots.slots]
+        return [slot.view(with_tokens=with_tokens) for slot in self._admission.slots.slots]
 
     def counters(self) -> Counters:
         """A copy with the current gauges."""
         return replace(
             self._counters,
+            preemptions=self._admission.n_preemptions,
             requests_processing=len(self._running),
-            requests_deferred=len(self._waiting),
-            pages_used=self._pool.n_used,
+            requests_deferred=len(self._admission.waiting),
+            pages_used=self._admission.pool.n_used,
         )
 
     def check(self) -> None:
         """AssertionError unless pages, slots and sequences agree. For tests and debugging."""
-        self._pool.check()
-        sequences = self._slots.sequences()
-        assert {s.request.id for s in sequences} == set(self._running)
-        for s in sequences:
-            assert self._slots.slots[s.slot].sequence is s
-            assert s.n_table == len(s.lease.pages) == self._pool.pages_for(s.n_computed) or s in dict(self._plan)
-            assert s.n_computed == (s.n_prompt + len(s.generated) - 1 if s.generated else s.n_computed)
-        assert sequences or self._pool.n_used == 0
-        assert [w.order for w in self._waiting] == sorted(w.order for w in self._waiting)
+        self._admission.check()
+        for s in self._running.values():
+            assert s.n_computed <= s.n_reached
+            assert not s.generated or s.n_reached == s.n_tokens - 1
+            assert not s.is_decoding or s.n_computed == s.n_tokens - 1

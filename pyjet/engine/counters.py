@@ -22,8 +22,10 @@ class Counters:
     draft_tokens_accepted: int = 0
     drafts: int = 0
     accepted_per_position: tuple[int, ...] = ()
+    preemptions: int = 0  # times that a sequence lost its pages to a more urgent one
+    tokens_recomputed: int = 0  # rows computed again after that; not part of prompt_tokens
     requests_processing: int = 0  # now
-    requests_deferred: int = 0  # now, waiting for a slot or for memory
+    requests_deferred: int = 0  # now, waiting for a slot or for memory, preempted ones included
     requests_total: int = 0
     pages_used: int = 0  # now
     pages_total: int = 0

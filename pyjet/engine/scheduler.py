@@ -12,9 +12,10 @@ def plan(sequences: Iterable[Sequence], max_rows: int) -> list[tuple[Sequence, i
 
     Decoding never waits for a prompt. What is left of ``max_rows`` is shared equally among prompts, more urgent and
     older ones first; what a short prompt leaves goes to the first of the others. A prompt always gets a row as long
-    as ``max_rows`` is not below the number of sequences.
+    as ``max_rows`` is not below the number of sequences. Whoever reads its tokens again after a preemption counts as
+    a prompt.
     """
-    ordered = sorted(sequences, key=lambda s: (-s.request.priority, s.id_task))
+    ordered = sorted(sequences, key=lambda s: s.order)
     rows = [(s, 1) for s in ordered if s.is_decoding]
     return rows + share([s for s in ordered if not s.is_decoding], max_rows - len(rows))
 
@@ -24,7 +25,7 @@ def share(prompts: list[Sequence], budget: int) -> list[tuple[Sequence, int]]:
     if not prompts or budget <= 0:
         return []
     equal = max(1, budget // len(prompts))
-    wanted = [s.n_prompt_left for s in prompts]
+    wanted = [s.n_left_to_read for s in prompts]
     given = [0] * len(prompts)
     for portion in (equal, budget):
         for i, want in enumerate(wanted):

@@ -13,23 +13,26 @@ class Slot:
 
     def __init__(self, slot_id: int, n_ctx: int) -> None:
         self.id = slot_id
-        self.sequence: Sequence | None = None
+        self.sequence: Sequence | None = None  # runs here
+        self.preempted: Sequence | None = None  # ran here, waits, and comes back if nobody takes its place
         self.last_used = 0  # release number; larger is later
         self._last_view = SlotView(id=slot_id, n_ctx=n_ctx)
 
     def view(self, *, with_tokens: bool) -> SlotView:
         """What /slots shows; an idle slot shows its last request."""
-        if self.sequence is not None:
-            return self._busy_view(self.sequence, with_tokens=with_tokens)
+        if (sequence := self.sequence or self.preempted) is not None:
+            return self._busy_view(sequence, with_tokens=with_tokens)
         return self._last_view if with_tokens else replace(self._last_view, prompt=(), generated=())
 
-    def release(self, number: int) -> None:
-        """The sequence ended; ``number`` grows with every release."""
-        if self.sequence is not None:
-            view = self._busy_view(self.sequence, with_tokens=True)
-            self._last_view = replace(view, is_processing=False, has_next_token=False)
-            self.sequence = None
-            self.last_used = number
+    def leave(self, sequence: Sequence, number: int) -> None:
+        """The sequence ended, running or preempted; ``number`` grows with every release."""
+        view = self._busy_view(sequence, with_tokens=True)
+        # As at llama-server, the work's numbers go and what the slot holds stays.
+        self._last_view = replace(
+            view, is_processing=False, has_next_token=False, n_prompt_processed=0, n_decoded=0, n_remain=-1
+        )
+        self.sequence = self.preempted = None
+        self.last_used = number
 
     def _busy_view(self, sequence: Sequence, *, with_tokens: bool) -> SlotView:
         request = sequence.request
@@ -41,10 +44,11 @@ class Slot:
             id_task=sequence.id_task,
             request_id=request.id,
             n_prompt=sequence.n_prompt,
-            n_prompt_processed=min(sequence.n_computed, sequence.n_prompt),
+            n_tokens=sequence.n_computed,
+            n_prompt_processed=min(sequence.n_reached, sequence.n_prompt),
             n_cached=0,
             n_decoded=n_decoded,
-            n_remain=-1 if request.max_tokens < 0 else request.max_tokens - n_decoded,
+            n_remain=-1 if sequence.max_tokens is None else sequence.max_tokens - n_decoded,
             has_next_token=True,
             max_tokens=request.max_tokens,
             n_probs=request.n_probs,
@@ -64,17 +68,35 @@ class SlotTable:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def choose(self, id_slot: int) -> Slot | None:
-        """The wanted slot (modulo their number) or the least recently used one, highest number first; None: busy."""
+    def choose(self, id_slot: int, preempted: Sequence | None = None) -> Slot | None:
+        """A free slot or None: the wanted one (modulo their number); else the one that ``preempted`` had; else the
+        least recently used one, highest number first, and last of all one that a preempted sequence had."""
         if id_slot >= 0:
             wanted = self.slots[id_slot % len(self.slots)]
             return wanted if wanted.sequence is None else None
+        if preempted is not None and self.slots[preempted.slot].sequence is None:
+            return self.slots[preempted.slot]
         idle = [slot for slot in self.slots if slot.sequence is None]
-        return min(idle, key=lambda slot: (slot.last_used, -slot.id), default=None)
+        return min(idle, key=lambda slot: (slot.preempted is not None, slot.last_used, -slot.id), default=None)
 
-    def release(self, slot_id: int) -> None:
-        self._n_releases += 1
-        self.slots[slot_id].release(self._n_releases)
+    def take(self, slot: Slot, sequence: Sequence) -> None:
+        """The sequence runs in a slot that is free; a preempted one that had it loses its place."""
+        if sequence.slot >= 0 and self.slots[sequence.slot].preempted is sequence:
+            self.slots[sequence.slot].preempted = None
+        slot.preempted = None
+        slot.sequence = sequence
+        sequence.slot = slot.id
+
+    def preempt(self, sequence: Sequence) -> None:
+        slot = self.slots[sequence.slot]
+        slot.sequence, slot.preempted = None, sequence
+
+    def release(self, sequence: Sequence) -> None:
+        """The sequence ended. A preempted one may have lost its slot already."""
+        slot = self.slots[sequence.slot]
+        if sequence is slot.sequence or sequence is slot.preempted:
+            self._n_releases += 1
+            slot.leave(sequence, self._n_releases)
 
     def sequences(self) -> list[Sequence]:
         """Running sequences, oldest first."""

@@ -66,6 +66,8 @@ def _own(now: Counters) -> list[tuple[str, str, str, float]]:
         ("counter", "step_seconds_total", "Time inside native steps", now.step_seconds),
         ("counter", "host_seconds_total", "Time between native steps: planning and sampling", now.host_seconds),
         ("counter", "engine_restarts_total", "Times that a dead engine was started again", now.engine_restarts),
+        ("counter", "preemptions_total", "Times that an answer had to wait for memory half-way", now.preemptions),
+        ("counter", "tokens_recomputed_total", "Tokens read again after that", now.tokens_recomputed),
         ("gauge", "pages_used", "KV pages in use", now.pages_used),
         ("gauge", "pages_total", "KV pages", now.pages_total),
     ]

@@ -46,7 +46,8 @@ class FakeNative:
         self.closed = False
         self.fail_at: int | None = None
         self.delay = 0.0
-        self.steps: list[int] = []
+        self.steps: list[int] = []  # rows of each step
+        self.companies: list[int] = []  # sequences of each step
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
         self.states: list[list[int]] = [[] for _ in range(limits.n_slots)]
@@ -59,6 +60,7 @@ class FakeNative:
         time.sleep(self.delay)
         self._check(batch)
         self.steps.append(len(batch.tokens))
+        self.companies.append(len(batch.seqs))
         argmax = np.full(len(batch.tokens), -1, np.int32)
         logits = [
             row

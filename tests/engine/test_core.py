@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -11,104 +10,19 @@ from hypothesis import strategies as st
 
 from pyjet.engine.core import EngineCore
 from pyjet.engine.request import (
-    Event,
     FailedEvent,
     FinishedEvent,
     GenerationRequest,
     ProgressEvent,
     SamplingParams,
     StartedEvent,
-    TokenEvent,
 )
-from pyjet.engine.sampling import Sampler
-from tests.engine.fake_native import LIMITS, N_VOCAB, FakeNative, alone
+from tests.engine.core_run import Run, expected, request, requests
+from tests.engine.fake_native import N_VOCAB
 
-GREEDY = SamplingParams(temperature=0.0)
-
-
-def request(name: str = "a", prompt: tuple[int, ...] = (1, 2, 3), **fields: object) -> GenerationRequest:
-    return GenerationRequest(**{"id": name, "prompt": prompt, "sampling": GREEDY, "max_tokens": 4, **fields})
-
-
-def expected(wanted: GenerationRequest) -> tuple[list[int], str]:
-    """Tokens and reason of a request by definition."""
-    sampler = Sampler(wanted.sampling, N_VOCAB)
-    sampler.accept_prompt(wanted.prompt)
-
-    def sample(logits):
-        token, _ = sampler.sample(logits)
-        sampler.accept(token)
-        return token
-
-    room = LIMITS.n_ctx_slot - len(wanted.prompt)
-    limit = room if wanted.max_tokens < 0 else min(room, max(1, wanted.max_tokens))
-    tokens = alone(wanted.prompt, limit, sample, wanted.stop_ids)
-    if tokens[-1] in wanted.stop_ids:
-        return tokens, "eos"
-    return tokens, "context" if len(tokens) == room else "limit"
-
-
-class Run:
-    """A core, a fake and everything that was said about each request."""
-
-    def __init__(self, **limits: int) -> None:
-        self.limits = replace(LIMITS, **limits)
-        self.core = EngineCore(self.limits)
-        self.native = FakeNative(self.limits)
-        self.events: dict[str, list[Event]] = defaultdict(list)
-
-    def note(self, events: list[Event]) -> None:
-        for event in events:
-            assert not self.events[event.id] or not isinstance(self.events[event.id][-1], (FinishedEvent, FailedEvent))
-            self.events[event.id].append(event)
-
-    def submit(self, *requests: GenerationRequest) -> None:
-        for wanted in requests:
-            self.note(self.core.submit(wanted))
-
-    def step(self) -> None:
-        events, batch = self.core.begin()
-        self.note(events)
-        if batch is not None:
-            self.note(self.core.finish(self.native.step(batch)))
-        self.core.check()
-
-    def drain(self) -> None:
-        for _ in range(3000):
-            if not self.core.has_work:
-                return
-            self.step()
-        raise AssertionError("requests do not end")
-
-    def tokens(self, name: str) -> list[int]:
-        return [e.token for e in self.events[name] if isinstance(e, TokenEvent)]
-
-    def last(self, name: str) -> Event:
-        return self.events[name][-1]
-
-
-PROMPTS = st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=30).map(tuple)
-SAMPLING = st.builds(
-    SamplingParams,
-    temperature=st.sampled_from([0.0, 0.7, 1.5]),
-    seed=st.integers(0, 1000),
-    top_k=st.sampled_from([0, 5, 40]),
-    repeat_penalty=st.sampled_from([1.0, 1.3]),
-    repeat_last_n=st.sampled_from([-1, 0, 4, 64]),
-)
-REQUESTS = st.builds(
-    GenerationRequest,
-    id=st.just(""),
-    prompt=PROMPTS,
-    sampling=SAMPLING,
-    max_tokens=st.sampled_from([-1, 0, 1, 3, 12]),
-    stop_ids=st.sampled_from([frozenset(), frozenset({3, 7, 11})]),
-    id_slot=st.sampled_from([-1, -1, 0, 4]),
-    priority=st.integers(0, 1),
-    return_progress=st.booleans(),
-)
 ACTIONS = st.lists(
-    st.one_of(REQUESTS, st.integers(0, 4), st.tuples(st.just("cancel"), st.integers(0, 20))), max_size=40
+    st.one_of(requests(30, (-1, 0, 1, 3, 12)), st.integers(0, 4), st.tuples(st.just("cancel"), st.integers(0, 20))),
+    max_size=40,
 )
 
 
@@ -175,17 +89,6 @@ def test_decoding_goes_on_beside_a_long_prompt() -> None:
         run.step()
         n_steps += 1
     assert n_steps == 10 and len(run.tokens("a")) == before + 10
-
-
-def test_memory_is_reserved_so_the_second_waits_and_nobody_overtakes_it() -> None:
-    run = Run(n_ctx_total=40)
-    run.submit(request("a", max_tokens=-1), request("b", max_tokens=20), request("c", max_tokens=1))
-    run.step()
-    assert run.events["a"] and not run.events["b"] and not run.events["c"]
-    assert run.core.counters().requests_deferred == 2
-    run.drain()
-    assert run.last("a").reason == "context"
-    assert run.last("b").reason == run.last("c").reason == "limit"
 
 
 def test_urgent_requests_leave_the_queue_first() -> None:
@@ -293,8 +196,17 @@ def test_slots_show_the_running_and_the_last_request() -> None:
     assert (view.is_processing, view.n_prompt, view.n_decoded, view.n_remain, view.id_task) == (True, 3, 1, 4, 0)
     run.drain()
     view = run.core.slots(with_tokens=True)[2]
-    assert (view.is_processing, view.request_id, view.n_decoded, len(view.generated)) == (False, "a", 5, 5)
+    assert (view.is_processing, view.request_id, view.n_decoded, view.n_remain) == (False, "a", 0, -1)
+    assert (len(view.generated), view.n_tokens, view.n_prompt_processed) == (5, 7, 0)
     assert run.core.slots()[2].generated == ()
+
+
+def test_slots_without_a_limit_have_minus_one_left() -> None:
+    run = Run()
+    run.submit(request(max_tokens=-1))
+    run.step()
+    assert run.core.slots()[2].n_remain == -1
+    assert run.core.slots()[1].n_remain == -1
 
 
 def test_time_limit_ends_an_answer() -> None:

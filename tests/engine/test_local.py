@@ -9,8 +9,8 @@ import pytest
 from pyjet.engine.client import RequestStream
 from pyjet.engine.local import LocalEngine
 from pyjet.engine.request import FailedEvent, FinishedEvent, SamplingParams, StartedEvent, TokenEvent
+from tests.engine.core_run import expected, request
 from tests.engine.fake_native import LIMITS, FakeNative
-from tests.engine.test_core import expected, request
 
 
 def tokens(stream: RequestStream) -> list[int]:

@@ -1,40 +1,30 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjet.engine.pages import PageLease, PagePool
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), max_size=60))
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=60))
 def test_pages_never_get_lost_or_shared(actions: list[tuple[int, int]]) -> None:
     pool = PagePool(20, 16)
-    leases: list[PageLease] = []
-    for kind, n in actions:
-        if kind == 0:
-            promised = sum(lease.n_reserved for lease in leases)
-            lease = pool.lease(n)
-            assert (lease is not None) == (promised + n <= 20)
-            leases += [lease] if lease else []
-        elif leases and kind == 1:
-            lease = leases[n % len(leases)]
-            lease.grow(min(n, lease.n_reserved))
-        elif leases:
-            leases.pop(n % len(leases)).close()
+    leases = [PageLease(pool) for _ in range(4)]
+    for number, n in actions:
+        if number < len(leases):
+            lease, before = leases[number], list(leases[number].pages)
+            fits = n - len(before) <= pool.n_free
+            assert lease.grow(n) == fits
+            assert lease.pages[: len(before)] == before
+            assert len(lease.pages) == (max(n, len(before)) if fits else len(before))
+        else:
+            leases[n % len(leases)].free()
         pool.check()
     for lease in leases:
-        lease.close()
-        lease.close()
+        lease.free()
+        lease.free()
     pool.check()
-    assert pool.n_used == 0
-
-
-def test_growing_beyond_the_promise_is_an_error() -> None:
-    lease = PagePool(4, 16).lease(2)
-    assert lease is not None
-    with pytest.raises(ValueError, match="3 pages wanted, 2 reserved"):
-        lease.grow(3)
+    assert pool.n_used == 0 and pool.n_free == 20
 
 
 def test_pages_for_rounds_up() -> None:

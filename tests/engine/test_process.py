@@ -17,8 +17,8 @@ from pyjet.engine.process import EngineProcess, add_counters, how_it_ended
 from pyjet.engine.request import FailedEvent, FinishedEvent, SamplingParams, TokenEvent
 from pyjet.engine.restarts import RestartPolicy
 from pyjet.engine.settings import EngineSettings
+from tests.engine.core_run import expected, request
 from tests.engine.fake_native import N_VOCAB, fake_factory
-from tests.engine.test_core import expected, request
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -52,3 +53,24 @@ def test_in_its_own_process() -> None:
         assert engine.wait_ready(60), engine.error
         events = list(engine.submit(request(1, "a")))
         assert isinstance(events[-1], FinishedEvent) and events[-1].timings.prompt_n == 40
+
+
+def answer(stream) -> list[tuple[int, object]]:
+    """Tokens with the log-probabilities of their best candidates: equal only if the logits are."""
+    return [(event.token, event.probs) for event in stream if isinstance(event, TokenEvent)]
+
+
+def test_preempted_answers_have_the_same_bits() -> None:
+    """Two sequences in a pool that holds one and a half."""
+    small = EngineSettings(
+        str(default_model_path()), n_slots=2, n_ctx_slot=256, n_ctx_total=384, n_ubatch=48, n_threads=2
+    )
+    wanted = [replace(request(i, f"{i}"), max_tokens=-1, n_probs=5) for i in (0, 1)]
+    with LocalEngine.load(small) as engine:
+        alone = [answer(engine.submit(replace(one, id=f"alone-{one.id}"))) for one in wanted]
+        assert engine.counters().preemptions == 0
+        streams = [engine.submit(one) for one in wanted]
+        assert [answer(stream) for stream in streams] == alone
+        counters = engine.counters()
+    assert [len(one) for one in alone] == [236, 216]
+    assert counters.preemptions > 0 and counters.tokens_recomputed > 0 and counters.pages_used == 0

@@ -15,9 +15,7 @@ def sequences(*lefts: int, priorities: tuple[int, ...] = ()) -> list[Sequence]:
     result = []
     for i, left in enumerate(lefts):
         request = GenerationRequest(str(i), tuple(range(max(1, left))), priority=priorities[i] if priorities else 0)
-        lease = pool.lease(1)
-        assert lease is not None
-        result.append(Sequence(request, i, i, lease, 4000))
+        result.append(Sequence(request, i, 0.0, pool, 100, 4000))
         result[-1].n_computed = 0 if left else 1
     return result
 

@@ -77,7 +77,7 @@ class BusyEngine(ScriptedEngine):
         sampling = SamplingParams(temperature=0.5, seed=7, samplers=("top_k", "temperature"))
         return [
             SlotView(
-                0, 4096, is_processing=True, id_task=3, request_id="r", n_prompt=5, n_prompt_processed=4, n_cached=1,
+                0, 4096, is_processing=True, id_task=3, request_id="r", n_prompt=5, n_tokens=6, n_prompt_processed=4, n_cached=1,
                 n_decoded=2, n_remain=8, has_next_token=True, max_tokens=10, n_probs=1, sampling=sampling, **tokens
             )
         ]  # fmt: skip
@@ -86,7 +86,7 @@ class BusyEngine(ScriptedEngine):
 def test_slots_in_use() -> None:
     entry = make_client(BusyEngine(said("x"))).get("/slots").get_json()[0]
     assert entry["is_processing"] and entry["id_task"] == 3
-    assert (entry["n_prompt_tokens_processed"], entry["n_prompt_tokens_cache"]) == (4, 1)
+    assert (entry["n_prompt_tokens"], entry["n_prompt_tokens_processed"], entry["n_prompt_tokens_cache"]) == (6, 4, 1)
     assert entry["next_token"] == [{"has_next_token": True, "has_new_line": False, "n_remain": 8, "n_decoded": 2}]
     assert (entry["params"]["temperature"], entry["params"]["seed"]) == (0.5, 7)
     assert entry["params"]["samplers"] == ["top_k", "temperature"] and entry["params"]["n_predict"] == 10

@@ -211,7 +211,7 @@ def slot_json(service: Service, slot: SlotView) -> dict[str, Any]:
         return entry
     entry |= {
         "id_task": slot.id_task,
-        "n_prompt_tokens": slot.n_prompt + slot.n_decoded,
+        "n_prompt_tokens": slot.n_tokens,
         "n_prompt_tokens_processed": slot.n_prompt_processed,
         "n_prompt_tokens_cache": slot.n_cached,
         "params": _slot_params(service, slot),

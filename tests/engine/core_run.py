@@ -1,0 +1,121 @@
+"""Drives an EngineCore on a FakeNative, and says what each request must get."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from pyjet.engine.client import EngineLimits
+from pyjet.engine.core import EngineCore
+from pyjet.engine.request import (
+    Event,
+    FailedEvent,
+    FinishedEvent,
+    GenerationRequest,
+    SamplingParams,
+    StartedEvent,
+    TokenEvent,
+)
+from pyjet.engine.sampling import Sampler
+from tests.engine.fake_native import LIMITS, N_VOCAB, FakeNative, alone
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+def request(name: str = "a", prompt: tuple[int, ...] = (1, 2, 3), **fields: object) -> GenerationRequest:
+    return GenerationRequest(**{"id": name, "prompt": prompt, "sampling": GREEDY, "max_tokens": 4, **fields})
+
+
+def expected(wanted: GenerationRequest, limits: EngineLimits = LIMITS) -> tuple[list[int], str]:
+    """Tokens and reason of a request by definition."""
+    sampler = Sampler(wanted.sampling, N_VOCAB)
+    sampler.accept_prompt(wanted.prompt)
+
+    def sample(logits):
+        token, _ = sampler.sample(logits)
+        sampler.accept(token)
+        return token
+
+    room = min(limits.n_ctx_slot, limits.n_ctx_total) - len(wanted.prompt)
+    limit = room if wanted.max_tokens < 0 else min(room, max(1, wanted.max_tokens))
+    tokens = alone(wanted.prompt, limit, sample, wanted.stop_ids)
+    if tokens[-1] in wanted.stop_ids:
+        return tokens, "eos"
+    return tokens, "context" if len(tokens) == room else "limit"
+
+
+class Run:
+    """A core, a fake and everything that was said about each request."""
+
+    def __init__(self, **limits: int) -> None:
+        self.limits = replace(LIMITS, **limits)
+        self.core = EngineCore(self.limits)
+        self.native = FakeNative(self.limits)
+        self.events: dict[str, list[Event]] = defaultdict(list)
+
+    def note(self, events: list[Event]) -> None:
+        for event in events:
+            said = self.events[event.id]
+            assert not said or not isinstance(said[-1], (FinishedEvent, FailedEvent))
+            assert not said or not isinstance(event, StartedEvent)
+            said.append(event)
+
+    def submit(self, *requests: GenerationRequest) -> None:
+        for wanted in requests:
+            self.note(self.core.submit(wanted))
+
+    def step(self) -> None:
+        has_work = self.core.has_work
+        events, batch = self.core.begin()
+        self.note(events)
+        assert (batch is not None) == has_work, "work is left and nothing runs"
+        self.core.check()
+        if batch is not None:
+            self.note(self.core.finish(self.native.step(batch)))
+        self.core.check()
+
+    def steps(self, n: int) -> None:
+        for _ in range(n):
+            self.step()
+
+    def drain(self) -> None:
+        """The most urgent request advances in each step, and only more urgent ones can undo what others did."""
+        n_requests = len(self.events) + self.core.counters().requests_deferred
+        for _ in range((n_requests + 1) ** 2 * self.limits.n_ctx_slot):
+            if not self.core.has_work:
+                return
+            self.step()
+        raise AssertionError("requests do not end")
+
+    def tokens(self, name: str) -> list[int]:
+        return [e.token for e in self.events[name] if isinstance(e, TokenEvent)]
+
+    def last(self, name: str) -> Event:
+        return self.events[name][-1]
+
+
+SAMPLING = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 0.7, 1.5]),
+    seed=st.integers(0, 1000),
+    top_k=st.sampled_from([0, 5, 40]),
+    repeat_penalty=st.sampled_from([1.0, 1.3]),
+    repeat_last_n=st.sampled_from([-1, 0, 4, 64]),
+)
+
+
+def requests(longest_prompt: int, max_tokens: tuple[int, ...]) -> st.SearchStrategy[GenerationRequest]:
+    """Requests without a name, of every kind."""
+    return st.builds(
+        GenerationRequest,
+        id=st.just(""),
+        prompt=st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=longest_prompt).map(tuple),
+        sampling=SAMPLING,
+        max_tokens=st.sampled_from(max_tokens),
+        stop_ids=st.sampled_from([frozenset(), frozenset({3, 7, 11})]),
+        id_slot=st.sampled_from([-1, -1, 0, 4]),
+        priority=st.integers(0, 1),
+        return_progress=st.booleans(),
+    )
