@@ -77,8 +77,9 @@ class BusyEngine(ScriptedEngine):
         sampling = SamplingParams(temperature=0.5, seed=7, samplers=("top_k", "temperature"))
         return [
             SlotView(
-                0, 4096, is_processing=True, id_task=3, request_id="r", n_prompt=5, n_tokens=6, n_prompt_processed=4, n_cached=1,
-                n_decoded=2, n_remain=8, has_next_token=True, max_tokens=10, n_probs=1, sampling=sampling, **tokens
+                0, 4096, is_processing=True, id_task=3, request_id="r", n_prompt=5, n_tokens=6, n_prompt_processed=4,
+                n_cached=1, n_decoded=2, n_remain=8, has_next_token=True, max_tokens=10, n_probs=1, sampling=sampling,
+                **tokens,
             )
         ]  # fmt: skip
 
