@@ -27,19 +27,25 @@ def markdown(head: list[str], rows: list[list[str]], note: str) -> str:
 
 
 def kl_table(record: dict[str, Any]) -> str:
-    """KL divergence: for every file llama.cpp's own noise, then pyjet against both of its runs."""
-    rows = []
+    """KL divergence: for every file llama.cpp's own figures, then pyjet to llama.cpp with each KV type."""
+    rows: list[list[str]] = []
+    files: set[str] = set()
     for result in record["results"]:
-        label = f"{result['weights']}, {result['kv']} KV"
-        lines = {"llama.cpp batch vs single": result["llama_batch_vs_single"]}
-        lines |= {f"pyjet vs llama.cpp {mode}": d for mode, d in result["pyjet"].items()}
-        for name, d in lines.items():
-            numbers = [f"{d[key]:.1e}" for key in ("mean", "median", "p99", "max")]
-            rows.append([f"{label}: {name}", *numbers, f"{d['top1']:.2%}"])
-    tokens = record["results"][0]["llama_batch_vs_single"]["rows"]
-    versions = f"{record['pyjet']}; {record['llama_cpp']}; {record['date']}"
-    note = f"{tokens} tokens of Python source and agent chats; {versions}."
+        weights = result["weights"]
+        if weights not in files:
+            files.add(weights)
+            rows.append([f"{weights}: llama.cpp itself", *_kl_figures(result["llama_cpp_own"])])
+        rows.append([f"{weights}, {result['kv']} KV: pyjet", *_kl_figures(result["pyjet_pooled"])])
+        rows.append(["ratio ± standard error", *result["compared"].values()])
+    note = (
+        f"{record['tokens']} tokens of Python source and agent chats in windows of {record['window_tokens']}; "
+        f"{record['pyjet']}; {record['device']}; {record['llama_cpp']}; {record['date']}."
+    )
     return markdown(["KL divergence, nats", "mean", "median", "99%", "max", "same top token"], rows, note)
+
+
+def _kl_figures(d: dict[str, float]) -> list[str]:
+    return [*(f"{d[name]:.2e}" for name in ("mean", "median", "p99", "max")), f"{d['top1']:.2%}"]
 
 
 def bench_table(record: dict[str, Any]) -> str:
