@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/rope.h"
 #include "cpu/engine.h"
 #include "cpu/kernels/attention.h"
 
@@ -23,11 +24,7 @@ float *thread_scratch(int64_t floats) {
 void CpuEngine::rope_tables(const pj_step_in &in) {
     const int half = shape_.rope_dim / 2;
     pool_.for_each(in.n_rows, [&](int row) {
-        for (int i = 0; i < half; ++i) {
-            const double angle = in.row_position[row] * inverse_frequency_[i];
-            ws_.cos[row * half + i] = static_cast<float>(std::cos(angle));
-            ws_.sin[row * half + i] = static_cast<float>(std::sin(angle));
-        }
+        rope_angles(shape_, in.row_position[row], ws_.cos.data() + row * half, ws_.sin.data() + row * half);
     });
 }
 

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kArgmaxRows = 16;  // rows of logits kept at a time when only the argmax is wanted
 
-std::vector<double> inverse_frequencies(const Shape &s) {
-    std::vector<double> out(s.rope_dim / 2);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = std::pow(s.rope_base, -2.0 * i / s.rope_dim);
-    return out;
-}
-
 int k_rotation(const Shape &s, int kv_type) {
     if (kv_type != PJ_KV_Q8_0 || s.head_dim % 64) return 0;
     int block = 64;
@@ -50,8 +44,7 @@ CpuEngine::CpuEngine(const Model &model, const pj_config &config)
       ws_(model.shape, config.max_rows),
       timer_(config.profile != 0),
       k_rotation_(k_rotation(model.shape, config.kv_type_k)),
-      v_rotation_(v_rotation(model.shape, config.kv_type_v)),
-      inverse_frequency_(inverse_frequencies(model.shape)) {}
+      v_rotation_(v_rotation(model.shape, config.kv_type_v)) {}
 
 void CpuEngine::step(const pj_step_in &in, pj_step_out &out) {
     const auto begin = std::chrono::steady_clock::now();

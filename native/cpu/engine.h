@@ -91,7 +91,6 @@ class CpuEngine final : public Engine {
     // Quantised K and V are stored rotated, which spreads outliers over a block (Ashkboos et al.,
     // "QuaRot", 2024). Block of the transform, 0: none. The widths are those of llama.cpp.
     const int k_rotation_, v_rotation_;
-    std::vector<double> inverse_frequency_;  // rope_dim / 2
     std::vector<AttentionTask> attention_tasks_;
     std::vector<SplitRow> split_rows_;
 };

@@ -197,7 +197,7 @@ void store_kv(int kv_type, const float *x, int n, void *out) {
             largest = magnitude > largest ? magnitude : largest;
         }
         const float scale = largest / 127.0f;
-        const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+        const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
         const uint16_t bits = float_to_half_bits(scale);
         std::memcpy(row, &bits, sizeof bits);
         for (int i = 0; i < kQ8Block; ++i) row[2 + i] = (uint8_t)(int8_t)__builtin_rintf(block[i] * inverse);

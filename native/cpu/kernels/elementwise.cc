@@ -5,8 +5,24 @@ namespace pj::cpu::PJ_ISA {
 
 namespace {
 
+// Sum of squares (rounded to f32 one by one) in f64: lane i % 8 collects element i, then 8 -> 4 -> 2 -> 1.
+// Its order hardly matters to the f32 that it ends in, so engines that do the same agree.
+double square_sum(const float *x, int n) {
+    constexpr int kSums = 8;
+    double sum[kSums] = {};
+    int i = 0;
+    for (; i + kSums <= n; i += kSums)
+        for (int j = 0; j < kSums; ++j) sum[j] += (double)(x[i + j] * x[i + j]);
+    for (; i < n; ++i) sum[i % kSums] += (double)(x[i] * x[i]);
+    for (int width = kSums / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
+    return sum[0];
+}
+
 // 1 / sqrt(mean(x^2) + eps)
-float inverse_rms(const float *x, int n, float eps) { return 1.0f / __builtin_sqrtf(dot(x, x, n) / (float)n + eps); }
+float inverse_rms(const float *x, int n, float eps) {
+    return 1.0f / __builtin_sqrtf((float)(square_sum(x, n) / n) + eps);
+}
 
 }  // namespace
 
@@ -16,7 +32,7 @@ void rms_norm(const float *x, const float *weight, int n, float eps, float *out)
 }
 
 void l2_norm(float *x, int n, float eps) {
-    const float r = 1.0f / __builtin_sqrtf(dot(x, x, n) + eps);
+    const float r = 1.0f / __builtin_sqrtf((float)square_sum(x, n) + eps);
     for (int i = 0; i < n; ++i) x[i] *= r;
 }
 

@@ -23,7 +23,7 @@ struct Kernels {
     void (*quantize_row)(const float *x, int n, int span, int8_t *q, QuantGroup *groups);
 
     // --- rows (kernels/elementwise.cc)
-    // out = x / rms(x) * weight, with eps inside the root. Sum of squares: 16 lanes, then pairwise.
+    // out = x / rms(x) * weight, with eps inside the root. Sum of squares in f64.
     void (*rms_norm)(const float *x, const float *weight, int n, float eps, float *out);
     // x = x / |x|, with eps added to the sum of squares
     void (*l2_norm)(float *x, int n, float eps);

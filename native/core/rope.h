@@ -1,0 +1,13 @@
+// Angles of the rotary embedding, the same for all backends.
+#pragma once
+
+#include "core/model.h"
+
+namespace pj {
+
+// cos and sin of position * base^(-2 i / rope_dim) for i < rope_dim / 2. The angle is multiplied up
+// in f32, as llama.cpp does: at position 1,000 that is 1e-4 away from the exact angle, far more than
+// any other rounding, so an exact angle would part us from it.
+void rope_angles(const Shape &shape, int position, float *cos, float *sin);
+
+}  // namespace pj
