@@ -54,6 +54,7 @@ class Run:
         self.core = EngineCore(self.limits)
         self.native = FakeNative(self.limits)
         self.events: dict[str, list[Event]] = defaultdict(list)
+        self.started: list[str] = []
 
     def note(self, events: list[Event]) -> None:
         for event in events:
@@ -61,6 +62,8 @@ class Run:
             assert not said or not isinstance(said[-1], (FinishedEvent, FailedEvent))
             assert not said or not isinstance(event, StartedEvent)
             said.append(event)
+            if isinstance(event, StartedEvent):
+                self.started.append(event.id)
 
     def submit(self, *requests: GenerationRequest) -> None:
         for wanted in requests:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize as reference
 
 from pyjet.native import NativeError, build_info, cpu_isa, matmul
 from pyjet.native.config import ISAS, Isa
 from tests.native.random_weights import ALL_TYPES, FLOAT_TYPES, quantized_weight, random_weight
+from tests.support.reference_model import round_int8
 
 BEST = ISAS.index(cpu_isa())
 RUNNABLE: tuple[Isa, ...] = tuple(isa for isa in ISAS[1 : BEST + 1] if isa in build_info())
 N_OUT, N_IN = 35, 768
-
-
-def as_quantised(x: np.ndarray) -> np.ndarray:
-    """What the kernels see of x: int8 with a scale of amax / 127 per 32 values, in float64."""
-    groups = x.reshape(len(x), -1, 32)
-    largest = np.abs(groups).max(axis=2, keepdims=True)
-    inverse = np.float32(127) / largest
-    scale = largest / np.float32(127)
-    return (np.rint(groups * inverse).astype(np.float64) * scale).reshape(x.shape)
 
 
 def rows(n: int, seed: int = 5) -> np.ndarray:
@@ -35,7 +27,8 @@ def test_against_float64(name: str, isa: Isa) -> None:
     number = GGMLQuantizationType[name]
     weight = random_weight(name, N_OUT, N_IN, np.random.default_rng(4))
     x = rows(11)
-    seen = x.astype(np.float64) if name in FLOAT_TYPES else as_quantised(x)
+    span = GGML_QUANT_SIZES[number][0]  # activations share a scale over a block of the weight
+    seen = x.astype(np.float64) if name in FLOAT_TYPES else round_int8(x.astype(np.float64), span)
     w = reference(weight, number).astype(np.float64).reshape(N_OUT, N_IN)
     y, _ = matmul(number, weight, N_IN, N_OUT, x, isa=isa)
     size = np.abs(seen) @ np.abs(w).T
@@ -73,7 +66,8 @@ def test_largest_integers_do_not_saturate(isa: Isa) -> None:
         weight[:, :, 2:] = np.array(value, np.int8).view(np.uint8)
         x = np.repeat(np.array([[-1.0], [1.0]], np.float32), N_IN, axis=1)
         y, _ = matmul(GGMLQuantizationType.Q8_0, weight.reshape(16, -1), N_IN, 16, x, isa=isa)
-        np.testing.assert_allclose(y, [[-value * N_IN] * 16, [value * N_IN] * 16], rtol=1e-6)
+        scale = float(np.float16(1 / 127)) * 127  # the activations' scale is kept in f16
+        np.testing.assert_allclose(y, np.array([[-value * N_IN] * 16, [value * N_IN] * 16]) * scale, rtol=1e-6)
 
 
 def test_quantised_activations_cost_little() -> None:

@@ -1,0 +1,128 @@
+"""The GPU's numbers against the CPU's: same weights, same int8 inputs, other order of float32 sums.
+
+A value that lies between two int8 numbers may be rounded differently, so single rows differ by up to some 2e-2 of the
+RMS; a wrong scale, sign or row would be off by 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.make_synthetic_gguf import FILE_TYPES
+from pyjet.model.reader import Model
+from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, EngineConfig, NativeEngine, NativeError, StepResult
+from tests.native.conftest import MakeModel
+from tests.native.cuda.conftest import cuda_config
+from tests.support.native_steps import ALL_OUTPUTS, Part, make_batch, pages_for, run_alone, same_bits
+from tests.support.reference_model import row_errors
+
+FLOAT_TYPES = ("F32", "F16", "BF16")
+N_TOKENS = 560  # across an attention segment
+WORST_LIMIT, MEDIAN_LIMIT = 8e-2, 2e-2  # of the RMS
+FLOAT_LIMIT = 5e-3  # float weights: K and V in f16 are all that is rounded
+KL_LIMIT = 1e-3  # mean, nats; between good engines it is about 5e-4
+
+
+def tokens_of(model: Model, n: int) -> list[int]:
+    return np.random.default_rng(17).integers(0, model.hyperparams.n_vocab, n).tolist()
+
+
+def logits_of(model: Model, config: EngineConfig, tokens: list[int], chunk: int) -> np.ndarray:
+    with NativeEngine(model, config) as engine:
+        return run_alone(engine, tokens, chunk)
+
+
+def both(model: Model, n: int, chunk: int, **sizes: object) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the GPU and of the CPU."""
+    tokens, sizes = tokens_of(model, n), {"n_pages": 16, "n_state_slots": 1, "max_rows": 512, **sizes}
+    return logits_of(model, cuda_config(**sizes), tokens, chunk), logits_of(model, EngineConfig(**sizes), tokens, chunk)
+
+
+def mean_kl(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean KL(softmax b || softmax a) of the rows, nats."""
+
+    def log_softmax(x: np.ndarray) -> np.ndarray:
+        x = x.astype(np.float64) - x.max(axis=1, keepdims=True)
+        return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+
+    p, q = log_softmax(b), log_softmax(a)
+    return float((np.exp(p) * (p - q)).sum(axis=1).mean())
+
+
+def check_close(gpu: np.ndarray, cpu: np.ndarray, worst: float) -> None:
+    errors = row_errors(gpu, cpu.astype(np.float64))
+    assert errors.max() < worst, f"worst row {errors.argmax()}: {errors.max():.2g}, median {np.median(errors):.2g}"
+    assert np.median(errors) < MEDIAN_LIMIT
+
+
+@pytest.mark.parametrize("kv", ["f16", "q8_0"])
+@pytest.mark.parametrize("type_name", ["Q4_K_M", "Q8_0", "F16"])
+def test_pyjet_tiny(tiny_model: MakeModel, type_name: str, kv: str) -> None:
+    gpu, cpu = both(tiny_model(type_name), N_TOKENS, 280, kv_type_k=kv, kv_type_v=kv)
+    check_close(gpu, cpu, FLOAT_LIMIT if (type_name, kv) == ("F16", "f16") else WORST_LIMIT)
+    assert mean_kl(gpu, cpu) < KL_LIMIT
+    assert np.mean(gpu.argmax(axis=1) == cpu.argmax(axis=1)) > 0.97
+
+
+@pytest.mark.parametrize("type_name", FILE_TYPES)
+def test_every_weight_type(synthetic_model: MakeModel, type_name: str) -> None:
+    gpu, cpu = both(synthetic_model("tiny", type_name), 40, 40)
+    check_close(gpu, cpu, FLOAT_LIMIT if type_name in FLOAT_TYPES else WORST_LIMIT)
+
+
+def step_outputs(engine: NativeEngine, tokens: list[int], flags: int) -> StepResult:
+    return engine.step(make_batch(Part(tokens, pages=pages_for(engine, len(tokens)), flags=flags)))
+
+
+def test_more_output_rows_than_one_pass_holds(tiny_model: MakeModel) -> None:
+    """100 rows of logits, best tokens and hidden rows take several passes through the head: same bits as one by one."""
+    model = tiny_model("Q4_K_M")
+    tokens = tokens_of(model, 100)
+    with NativeEngine(model, cuda_config(n_pages=16, n_state_slots=1, max_rows=128)) as engine:
+        expected = run_alone(engine, tokens, 1)
+        for flags in (ALL_OUTPUTS, ROW_LOGITS | ROW_HIDDEN, ROW_ARGMAX, ROW_ARGMAX | ROW_HIDDEN, 0):
+            result = step_outputs(engine, tokens, flags)
+            if flags & ROW_LOGITS:
+                assert same_bits(result.logits, expected)
+            best = expected.argmax(axis=1) if flags & ROW_ARGMAX else np.full(100, -1)
+            assert result.argmax.tolist() == best.tolist()
+            if flags & ROW_HIDDEN:
+                assert result.hidden.shape == (100, engine.n_embd) and np.isfinite(result.hidden).all()
+
+
+def test_pages_and_states_move_between_cpu_and_gpu(tiny_model: MakeModel) -> None:
+    """Both backends store the same bytes in the same places: a prompt read by one is continued by the other."""
+    model, sizes = tiny_model("Q4_K_M"), {"n_pages": 4, "n_state_slots": 2, "max_rows": 128}
+    tokens = tokens_of(model, 90)
+    with NativeEngine(model, EngineConfig(**sizes)) as cpu, NativeEngine(model, cuda_config(**sizes)) as gpu:
+        assert (gpu.state_bytes, gpu.page_bytes) == (cpu.state_bytes, cpu.page_bytes)
+        expected = run_alone(cpu, tokens, 90)
+        cpu.step(make_batch(Part(tokens[:70], pages=range(4), flags=0)))
+        gpu.state_write(1, cpu.state_read(0))
+        gpu.pages_write(range(4), cpu.pages_read(range(4)))
+        logits = gpu.step(make_batch(Part(tokens[70:], 70, 1, range(4)))).logits
+        check_close(logits, expected[70:], WORST_LIMIT)
+
+
+def test_what_does_not_fit_is_refused(tiny_model: MakeModel, synthetic_model: MakeModel) -> None:
+    with pytest.raises(NativeError, match=r"GPU memory are needed \(weights .* free on .*; use a smaller") as caught:
+        NativeEngine(tiny_model("Q4_K_M"), cuda_config(n_pages=1 << 24, n_state_slots=1))
+    assert caught.value.kind == "memory"
+    with pytest.raises(NativeError, match="GPU 99 does not exist; this process sees"):
+        NativeEngine(tiny_model("Q4_K_M"), cuda_config(n_pages=1, n_state_slots=1, device_index=99))
+    with pytest.raises(NativeError, match="attention head width is 64, the CUDA backend needs 256; use the CPU"):
+        NativeEngine(synthetic_model("micro", "Q8_0"), cuda_config(n_pages=1, n_state_slots=1))
+
+
+def test_loading_reports_progress_and_stops(tiny_model: MakeModel) -> None:
+    model, config = tiny_model("Q4_K_M"), cuda_config(n_pages=1, n_state_slots=1)
+    seen: list[tuple[int, int]] = []
+
+    def follow(_stage: str, done: int, total: int) -> None:
+        seen.append((done, total))
+
+    NativeEngine(model, config, progress=follow).close()
+    assert seen[-1][0] == seen[-1][1] and seen == sorted(seen)
+    with pytest.raises(NativeError, match="stopped by the caller"):
+        NativeEngine(model, config, progress=lambda *_: False)
