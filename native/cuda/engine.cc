@@ -1,0 +1,274 @@
+#include "cuda/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+
+#include "core/quants.h"
+#include "core/rope.h"
+#include "core/status.h"
+#include "cuda/megakernel.h"
+
+namespace pj::cuda {
+
+namespace {
+
+WantedRows wanted_rows(const pj_step_in &in) {
+    WantedRows w;
+    for (int32_t row = 0; row < in.n_rows; ++row)
+        if (in.row_flags[row] & PJ_ROW_LOGITS) w.selected.push_back(row);
+    w.n_logits = static_cast<int>(w.selected.size());
+    for (int32_t row = 0; row < in.n_rows; ++row) {
+        const uint32_t flags = in.row_flags[row];
+        if ((flags & PJ_ROW_ARGMAX) && !(flags & PJ_ROW_LOGITS)) w.selected.push_back(row);
+        if (flags & PJ_ROW_HIDDEN) w.hidden.push_back(row);
+    }
+    return w;
+}
+
+// Index in `rows` of every row of the step, -1 where it is not among them.
+std::vector<int32_t> index_of_rows(int n_rows, const int32_t *rows, int n) {
+    std::vector<int32_t> index(n_rows, -1);
+    for (int32_t i = 0; i < n; ++i) index[rows[i]] = i;
+    return index;
+}
+
+size_t blob_bytes(const pj_step_in &in, const Shape &shape, int max_selected) {
+    const size_t rows = in.n_rows, seqs = in.n_seqs;
+    return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
+           StepBlob::size_of<unsigned long long>(max_selected) + 8 * StepBlob::size_of<int32_t>(rows) +
+           StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
+           StepBlob::size_of<int32_t>(in.n_page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
+           2 * StepBlob::size_of<float>(rows * shape.n_embd);
+}
+
+}  // namespace
+
+CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
+
+// The calling thread may be another one than last time.
+void CudaEngine::make_current() const { check(cudaSetDevice(device_.index), "opening the GPU"); }
+
+void CudaEngine::step(const pj_step_in &in, pj_step_out &out) {
+    const auto begin = std::chrono::steady_clock::now();
+    make_current();
+    const WantedRows wanted = wanted_rows(in);
+    if (out.argmax) std::fill_n(out.argmax, in.n_rows, -1);
+    if (in.kind == PJ_STEP_TRUNK)
+        for (int i = 0; i < in.n_seqs; ++i)
+            if ((in.seqs[i].flags & PJ_SEQ_RESET) && slot_floats_)
+                check(cudaMemsetAsync(state(in.seqs[i].state_slot), 0, state_bytes(), stream_), "resetting a state");
+    int first = 0;
+    do {
+        launch(in, wanted, first);
+        fetch(in, wanted, first, out);
+        first += max_selected_;
+    } while (first < static_cast<int>(wanted.selected.size()));
+    if (in.kind == PJ_STEP_TRUNK)
+        for (int i = 0; i < in.n_seqs; ++i) pending_[in.seqs[i].state_slot] = in.seqs[i].n_spec;
+    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
+    out.step_us = us.count();
+}
+
+const Program &CudaEngine::program_of(int kind, bool first) const {
+    if (kind == PJ_STEP_MTP) return first ? programs_.mtp : programs_.mtp_rest;
+    return first ? programs_.trunk : programs_.trunk_rest;
+}
+
+// One launch for the selected rows from `first` on; the first one runs the whole model.
+void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int first) {
+    fill_blob(in, wanted, first);
+    blob_.send(stream_);
+    check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
+}
+
+void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
+    blob_.begin(blob_bytes(in, shape_, max_selected_));
+    StepArgs &a = *blob_.reserve<StepArgs>(1, &device_args_);
+    a = base_;
+    uint32_t *barrier = blob_.reserve<uint32_t>(kBarrierWords, &a.buf.barrier);
+    std::fill_n(barrier, kBarrierWords, 0u);
+    std::fill_n(blob_.reserve<unsigned long long>(max_selected_, &a.buf.best), max_selected_, 0ull);
+    device_best_ = a.buf.best;
+
+    const int32_t *selected = wanted.selected.data() + first;
+    a.n_rows = in.n_rows;
+    a.n_seqs = in.n_seqs;
+    a.n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+    a.n_logits = std::clamp(wanted.n_logits - first, 0, a.n_selected);
+    a.n_hidden = first == 0 ? static_cast<int>(wanted.hidden.size()) : 0;
+    const Program &program = program_of(in.kind, first == 0);
+    a.ops = device_ops(program);
+    // Prompt chunks that want nothing end before the head.
+    a.n_ops = static_cast<int32_t>(program.ops.size());
+    if (!a.n_selected) a.n_ops = program.n_body + (a.n_hidden ? 1 : 0);
+
+    a.row_token = blob_.add(in.row_token, in.n_rows);
+    a.row_position = blob_.add(in.row_position, in.n_rows);
+    a.row_seq = blob_.add(in.row_seq, in.n_rows);
+    a.row_flags = blob_.add(in.row_flags, in.n_rows);
+    a.selected = blob_.add(selected, a.n_selected);
+    a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
+    a.row_selected = blob_.add(index_of_rows(in.n_rows, selected, a.n_selected).data(), in.n_rows);
+    a.row_hidden_index = blob_.add(index_of_rows(in.n_rows, wanted.hidden.data(), a.n_hidden).data(), in.n_rows);
+    a.seqs = blob_.add(in.seqs, in.n_seqs);
+    const std::vector<SeqPlan> plans = plan_attention(in);
+    for (const SeqPlan &plan : plans) a.n_segments = std::max(a.n_segments, plan.n_segments);
+    a.plans = blob_.add(plans.data(), in.n_seqs);
+    a.page_table = blob_.add(in.page_table, in.n_page_entries);
+    // Only the body of a program reads these.
+    if (first == 0) add_rows(in, a);
+}
+
+// Embedding rows, rotations of the positions and hidden rows.
+void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
+    const Matrix &table = in.kind == PJ_STEP_MTP ? mtp_embedding_ : embedding_;
+    const int64_t n_embd = shape_.n_embd, half = shape_.rope_dim / 2;
+    const int64_t stride = row_bytes(*type_traits(table.type), n_embd);
+    float *device;
+    float *embedding = blob_.reserve<float>(in.n_rows * n_embd, &device);
+    a.row_embedding = device;
+    float *cos = blob_.reserve<float>(in.n_rows * half, &device);
+    a.cos = device;
+    float *sin = blob_.reserve<float>(in.n_rows * half, &device);
+    a.sin = device;
+    for (int row = 0; row < in.n_rows; ++row) {
+        dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
+                       embedding + row * n_embd);
+        rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
+    }
+    if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
+}
+
+const Op *CudaEngine::device_ops(const Program &program) const {
+    const Op *at = ops_.data();
+    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest}) {
+        if (p == &program) return at;
+        at += p->ops.size();
+    }
+    fail(PJ_ERR_INTERNAL, "a program that is not on the GPU");
+}
+
+// Sequences with the fewest rows first: they have the fewest (row tile, head) items, so they gain
+// most from segments computed apart.
+std::vector<SeqPlan> CudaEngine::plan_attention(const pj_step_in &in) const {
+    std::vector<int> order(in.n_seqs);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return in.seqs[a].n_rows < in.seqs[b].n_rows; });
+    std::vector<SeqPlan> plans(in.n_seqs);
+    int64_t used = 0;
+    for (int i : order) {
+        const pj_seq &seq = in.seqs[i];
+        const int last = in.row_position[seq.row_begin + seq.n_rows - 1];
+        plans[i].n_segments = last / kSegment + 1;
+        plans[i].reserved = 0;
+        const int64_t floats =
+            int64_t{seq.n_rows} * shape_.n_head * plans[i].n_segments * (kPartialHeader + shape_.head_dim);
+        const bool fits = used + floats <= partial_floats_;
+        plans[i].partial = fits ? used : -1;
+        if (fits) used += floats;
+    }
+    return plans;
+}
+
+// Copies back what a launch computed and waits for it.
+void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out) {
+    const char *const reading = "running a step on the GPU";
+    const int n = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+    const int n_logits = std::clamp(wanted.n_logits - first, 0, n);
+    const auto copy = [&](void *host, const void *device, size_t bytes) {
+        if (bytes) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), reading);
+    };
+    copy(best_.data(), device_best_, n * sizeof(unsigned long long));
+    const size_t logits_row = static_cast<size_t>(shape_.n_vocab) * sizeof(float);
+    if (n_logits) copy(out.logits + int64_t{first} * shape_.n_vocab, base_.buf.logits, n_logits * logits_row);
+    if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
+    finish(reading);
+    for (int i = 0; i < n; ++i) {
+        const int row = wanted.selected[first + i];
+        if (in.row_flags[row] & PJ_ROW_ARGMAX)
+            out.argmax[row] = static_cast<int32_t>(~static_cast<uint32_t>(best_.data()[i]));
+    }
+}
+
+void CudaEngine::state_commit(int slot, int n_accept) {
+    make_current();
+    // Rows are pending only after a step, whose arguments are still there.
+    if (n_accept > 0 && programs_.n_gdn_layers) {
+        const char *const what = "committing speculative rows";
+        check(launch_commit(device_args_, slot, n_accept, programs_.n_gdn_layers, stream_), what);
+        finish(what);
+    }
+    pending_[slot] = 0;
+}
+
+void CudaEngine::state_reset(int slot) {
+    make_current();
+    if (slot_floats_) check(cudaMemsetAsync(state(slot), 0, state_bytes(), stream_), "resetting a state");
+    pending_[slot] = 0;
+}
+
+// Later work of the stream sees the copy; nobody has to wait.
+void CudaEngine::state_copy(int from, int to) {
+    make_current();
+    if (from != to && slot_floats_)
+        check(cudaMemcpyAsync(state(to), state(from), state_bytes(), cudaMemcpyDeviceToDevice, stream_),
+              "copying a state");
+    pending_[to] = 0;
+}
+
+void CudaEngine::state_read(int slot, void *host) {
+    make_current();
+    const char *const what = "reading a state";
+    if (slot_floats_) check(cudaMemcpyAsync(host, state(slot), state_bytes(), cudaMemcpyDeviceToHost, stream_), what);
+    finish(what);
+}
+
+void CudaEngine::state_write(int slot, const void *host) {
+    make_current();
+    const char *const what = "writing a state";
+    if (slot_floats_) check(cudaMemcpyAsync(state(slot), host, state_bytes(), cudaMemcpyHostToDevice, stream_), what);
+    finish(what);
+    pending_[slot] = 0;
+}
+
+void CudaEngine::pages_copy(const int32_t *from, const int32_t *to, int n) {
+    make_current();
+    for (int i = 0; i < n; ++i)
+        if (from[i] != to[i])
+            check(cudaMemcpyAsync(page(to[i]), page(from[i]), page_bytes(), cudaMemcpyDeviceToDevice, stream_),
+                  "copying KV pages");
+}
+
+void CudaEngine::pages_read(const int32_t *pages, int n, void *host) {
+    make_current();
+    const char *const what = "reading KV pages";
+    auto *to = static_cast<uint8_t *>(host);
+    for (int i = 0; i < n; ++i)
+        check(cudaMemcpyAsync(to + i * page_bytes(), page(pages[i]), page_bytes(), cudaMemcpyDeviceToHost, stream_),
+              what);
+    finish(what);
+}
+
+void CudaEngine::pages_write(const int32_t *pages, int n, const void *host) {
+    make_current();
+    const char *const what = "writing KV pages";
+    const auto *from = static_cast<const uint8_t *>(host);
+    for (int i = 0; i < n; ++i)
+        check(cudaMemcpyAsync(page(pages[i]), from + i * page_bytes(), page_bytes(), cudaMemcpyHostToDevice, stream_),
+              what);
+    finish(what);
+}
+
+void CudaEngine::info(pj_info &out) const {
+    out = {};
+    out.weight_bytes = weights_.bytes();
+    out.kv_bytes = pool_.bytes();
+    out.state_bytes = states_.bytes() + pending_rows_.bytes();
+    out.workspace_bytes = workspace_bytes() + blob_.bytes();
+    out.device = PJ_DEVICE_CUDA;
+    std::snprintf(out.device_name, sizeof out.device_name, "%s", device_.name.c_str());
+}
+
+}  // namespace pj::cuda

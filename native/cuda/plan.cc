@@ -1,0 +1,229 @@
+// What the CUDA engine allocates, and how shared memory is cut.
+#include <algorithm>
+
+#include "core/status.h"
+#include "cuda/engine.h"
+#include "cuda/megakernel.h"
+
+namespace pj::cuda {
+
+namespace {
+
+constexpr int kMaxSelected = 32;                         // rows of logits kept on the device at a time
+constexpr int64_t kMaxPartialFloats = 1 << 25;           // 128 MiB of attention partials
+constexpr size_t kStaticShared = 8 << 10;                // left for static shared memory and the driver
+constexpr uint64_t kDriverReserve = uint64_t{96} << 20;  // local memory of the kernels, allocation granularity
+
+int row_tiles(int max_rows) { return (max_rows + 7) / 8; }
+
+int64_t act_tiles(const Programs &p, int max_rows) {
+    return int64_t{(p.act_width + kUnitInputs - 1) / kUnitInputs} * row_tiles(max_rows);
+}
+
+int square_sum_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs; }
+
+// Sub-arrays of the float workspace.
+struct FloatPlan {
+    FloatPlan(const Shape &s, const pj_config &c, const Programs &p, int max_selected, int64_t partial_floats) {
+        const int64_t rows = c.max_rows, query_width = int64_t{s.n_head} * s.head_dim;
+        x = take(rows * s.n_embd);
+        heads = take(rows * std::max<int64_t>(query_width, s.gdn_value_width()));
+        query = take(rows * query_width);
+        square_sums = take(rows * square_sum_columns(s));
+        act_f32 = take(rows * p.act_f32_width);
+        partial = take(partial_floats);
+        logits = take(int64_t{max_selected} * s.n_vocab);
+        hidden = take(rows * s.n_embd);
+    }
+
+    int64_t take(int64_t n) {
+        const int64_t begin = total;
+        total += (n + 63) / 64 * 64;
+        return begin;
+    }
+
+    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, total = 0;
+};
+
+DeviceShape device_shape(const Shape &s, const Programs &p) {
+    DeviceShape d = {};
+    d.n_embd = s.n_embd;
+    d.n_ff = s.n_ff;
+    d.n_head = s.n_head;
+    d.n_head_kv = s.n_head_kv;
+    d.head_dim = s.head_dim;
+    d.rope_dim = s.rope_dim;
+    d.n_gdn_head_v = s.n_gdn_head_v;
+    d.n_gdn_head_k = s.n_gdn_head_k;
+    d.gdn_dim = s.gdn_dim;
+    d.conv_kernel = s.conv_kernel;
+    d.n_vocab = s.n_vocab;
+    d.n_attention_layers = p.n_attention_layers;
+    d.n_gdn_layers = p.n_gdn_layers;
+    d.rms_eps = s.rms_eps;
+    return d;
+}
+
+void require(bool ok, const char *what, int value, const char *needed) {
+    if (!ok)
+        fail(PJ_ERR_MODEL, "the model's %s is %d, the CUDA backend needs %s; use the CPU device", what, value, needed);
+}
+
+// The kernel keeps whole heads in registers, so their sizes are compiled in: those of the qwen35 family.
+Device open_checked(const Shape &s, int index) {
+    require(s.head_dim == 256, "attention head width", s.head_dim, "256");
+    require(s.rope_dim == 64, "number of rotated dimensions", s.rope_dim, "64");
+    require(s.gdn_dim == 128, "GDN head width", s.gdn_dim, "128");
+    require(s.conv_kernel == 4, "number of convolution taps", s.conv_kernel, "4");
+    require(s.n_embd % kUnitInputs == 0, "hidden width", s.n_embd, "a multiple of 256");
+    require(s.n_ff % kUnitInputs == 0, "feed-forward width", s.n_ff, "a multiple of 256");
+    require(s.n_gdn_head_v % 2 == 0, "number of GDN value heads", s.n_gdn_head_v, "an even one");
+    return open_device(index);
+}
+
+// Partials of a step whose every row sees the whole pool, if that is less than the limit.
+int64_t partial_capacity(const Shape &s, const pj_config &c) {
+    const int64_t positions = std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train);
+    const int64_t segments = (positions + kSegment - 1) / kSegment;
+    return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
+}
+
+}  // namespace
+
+CudaEngine::CudaEngine(const Model &model, const pj_config &config)
+    : shape_(model.shape),
+      config_(config),
+      device_(open_checked(model.shape, config.device_index)),
+      max_selected_(std::min(config.max_rows, kMaxSelected)),
+      embedding_(model.token_embd),
+      mtp_embedding_(model.mtp.empty() ? Matrix{} : model.mtp[0].embedding),
+      weights_(model),
+      programs_(compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_}, {nullptr, nullptr})),
+      kv_(model.shape, config, programs_.n_attention_layers),
+      partial_floats_(partial_capacity(model.shape, config)),
+      pending_(config.n_state_slots, 0) {
+    plan_shared_memory();
+    plan_states();
+    check_memory();
+    allocate();
+    weights_.upload(config_);
+    programs_ = compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_},
+                                 {parts_residual_.data(), parts_wide_.data()});
+    fill_constants();
+}
+
+// The deepest rings that fit: twice as many units of weights as of activations.
+void CudaEngine::plan_shared_memory() {
+    const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
+    const int slot_bytes = std::max((weights_.max_unit_bytes() + 127) / 128 * 128, 128);
+    for (int acts : {8, 6, 4, 3, 2}) {
+        int ring = 0;
+        while (ring < 64 && shared_bytes(ring + 1, slot_bytes, acts) <= limit) ++ring;
+        if (ring < (acts > 2 ? 2 * acts : 2)) continue;
+        base_.ring_slots = ring;
+        base_.ring_slot_bytes = slot_bytes;
+        base_.act_slots = acts;
+        shared_bytes_ = shared_bytes(ring, slot_bytes, acts);
+        return;
+    }
+    fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, at least %zu are needed; use the CPU device",
+         device_.name.c_str(), device_.shared_limit, shared_bytes(2, slot_bytes, 2) + kStaticShared);
+}
+
+void CudaEngine::plan_states() {
+    window_floats_ = int64_t{shape_.conv_kernel - 1} * shape_.conv_channels();
+    layer_floats_ = window_floats_ + int64_t{shape_.n_gdn_head_v} * shape_.gdn_dim * shape_.gdn_dim;
+    slot_floats_ = layer_floats_ * programs_.n_gdn_layers;
+    pending_row_floats_ =
+        shape_.conv_channels() + shape_.gdn_key_width() + shape_.gdn_value_width() + 2 * shape_.n_gdn_head_v;
+}
+
+uint64_t CudaEngine::workspace_bytes() const {
+    const FloatPlan floats(shape_, config_, programs_, max_selected_, partial_floats_);
+    return (floats.total + programs_.residual_floats + programs_.wide_floats) * sizeof(float) +
+           2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile);
+}
+
+void CudaEngine::check_memory() const {
+    const uint64_t pool = static_cast<uint64_t>(kv_.page_bytes) * config_.n_pages;
+    const uint64_t states = config_.n_state_slots *
+                            (slot_floats_ + pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers) *
+                            sizeof(float);
+    const uint64_t work = workspace_bytes();
+    const uint64_t needed = weights_.bytes() + pool + states + work + kDriverReserve;
+    if (needed <= device_.free_bytes) return;
+    fail(PJ_ERR_MEMORY,
+         "%s of GPU memory are needed (weights %s, KV pages %s, states %s, workspace %s), %s of %s are free on %s; use "
+         "a smaller context, fewer slots or a smaller model",
+         ByteText(needed).text, ByteText(weights_.bytes()).text, ByteText(pool).text, ByteText(states).text,
+         ByteText(work).text, ByteText(device_.free_bytes).text, ByteText(device_.total_bytes).text,
+         device_.name.c_str());
+}
+
+void CudaEngine::allocate() {
+    const FloatPlan f(shape_, config_, programs_, max_selected_, partial_floats_);
+    const int64_t tiles = act_tiles(programs_, config_.max_rows);
+    parts_residual_ = DeviceBuffer<float>(programs_.residual_floats, "partial sums");
+    parts_wide_ = DeviceBuffer<float>(programs_.wide_floats, "partial sums");
+    floats_ = DeviceBuffer<float>(f.total, "activations");
+    act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
+    best_ = PinnedBuffer<unsigned long long>(max_selected_, "activations");
+    pool_ = DeviceBuffer<uint8_t>(static_cast<size_t>(kv_.page_bytes) * config_.n_pages, "the KV pages");
+    states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
+    pending_rows_ = DeviceBuffer<float>(
+        pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
+    const char *const clearing = "clearing GPU memory";
+    if (states_.data()) check(cudaMemsetAsync(states_.data(), 0, states_.bytes(), stream_), clearing);
+    if (pool_.data()) check(cudaMemsetAsync(pool_.data(), 0, pool_.bytes(), stream_), clearing);
+    // Rows that a step does not have are read with its last tile of 8.
+    check(cudaMemsetAsync(act_.data(), 0, act_.bytes(), stream_), clearing);
+    check(cudaMemsetAsync(floats_.data(), 0, floats_.bytes(), stream_), clearing);
+
+    Buffers &b = base_.buf;
+    b.x = floats_.data() + f.x;
+    b.heads = floats_.data() + f.heads;
+    b.query = floats_.data() + f.query;
+    b.square_sums = floats_.data() + f.square_sums;
+    b.act_f32 = programs_.act_f32_width ? floats_.data() + f.act_f32 : nullptr;
+    b.partial = floats_.data() + f.partial;
+    b.logits = floats_.data() + f.logits;
+    b.hidden = floats_.data() + f.hidden;
+    b.act32 = act_.data();
+    b.act256 = act_.data() + tiles;
+    b.states = states_.data();
+    b.pending = pending_rows_.data();
+    b.pool = pool_.data();
+}
+
+// The rest of base_, the op lists and tables on the device.
+void CudaEngine::fill_constants() {
+    const char *const copying = "copying the program to the GPU";
+    Buffers &b = base_.buf;
+    b.state_slot_floats = slot_floats_;
+    b.state_layer_floats = layer_floats_;
+    b.window_floats = window_floats_;
+    b.pending_row_floats = pending_row_floats_;
+    b.page_bytes = kv_.page_bytes;
+    b.kv_layer_bytes = kv_.layer_bytes;
+    b.k_head_bytes = kv_.k_head_bytes;
+    b.v_head_bytes = kv_.v_head_bytes;
+    base_.shape = device_shape(shape_, programs_);
+    base_.row_tiles = row_tiles(config_.max_rows);
+    base_.max_rows = config_.max_rows;
+    base_.max_selected = max_selected_;
+    base_.max_spec = config_.max_spec;
+    base_.page_tokens = config_.page_tokens;
+    base_.kv_type_k = config_.kv_type_k;
+    base_.kv_type_v = config_.kv_type_v;
+    base_.k_rotation = kv_.k_rotation;
+    base_.v_rotation = kv_.v_rotation;
+
+    std::vector<Op> ops;
+    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest})
+        ops.insert(ops.end(), p->ops.begin(), p->ops.end());
+    ops_ = DeviceBuffer<Op>(ops.size(), "the program");
+    check(cudaMemcpyAsync(ops_.data(), ops.data(), ops_.bytes(), cudaMemcpyHostToDevice, stream_), copying);
+    finish(copying);
+}
+
+}  // namespace pj::cuda
