@@ -10,6 +10,9 @@
 #include "cpu/engine.h"
 #include "cpu/isa.h"
 #include "cpu/op_matmul.h"
+#ifdef PJ_HAVE_CUDA
+#include "cuda/engine.h"
+#endif
 
 struct pj_engine {
     pj::EngineLimits limits;
@@ -72,10 +75,21 @@ void check_size(uint64_t given, uint64_t needed) {
              static_cast<unsigned long long>(needed));
 }
 
+#ifdef PJ_HAVE_CUDA
+const char *cuda_archs() { return pj::cuda::compiled_archs(); }
+#else
+const char *cuda_archs() { return "none"; }
+#endif
+
 std::unique_ptr<pj::Engine> make_backend(const pj::Model &model, const pj_config &config) {
     if (config.device == PJ_DEVICE_CPU) return std::make_unique<pj::cpu::CpuEngine>(model, config);
-    if (config.device == PJ_DEVICE_CUDA)
+    if (config.device == PJ_DEVICE_CUDA) {
+#ifdef PJ_HAVE_CUDA
+        return std::make_unique<pj::cuda::CudaEngine>(model, config);
+#else
         fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend; use the CPU device");
+#endif
+    }
     fail(PJ_ERR_ARGUMENT, "pj_config.device is %d; 0 is the CPU, 1 is CUDA", config.device);
 }
 
@@ -189,7 +203,8 @@ int32_t pj_abi_version(void) { return PJ_ABI_VERSION; }
 const char *pj_last_error(void) { return pj::last_error(); }
 
 const char *pj_build_info(void) {
-    static const std::string text = "pyjet " PJ_VERSION "; cpu: " + pj::cpu::compiled_isas() + "; cuda: none";
+    static const std::string text =
+        "pyjet " PJ_VERSION "; cpu: " + pj::cpu::compiled_isas() + "; cuda: " + cuda_archs();
     return text.c_str();
 }
 
