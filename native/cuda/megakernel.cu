@@ -1,0 +1,190 @@
+// One persistent kernel per step: every CTA walks the same list of ops (program.h).
+//
+// Eight consumer warps compute; one warp streams weights into a ring in shared memory and never
+// waits for other CTAs, so it is already inside the next matrix while the consumers wait; one warp
+// brings the activations of the current matrix.
+#include "cuda/megakernel.h"
+#include "cuda/ops/attention.cuh"
+#include "cuda/ops/gdn.cuh"
+#include "cuda/ops/gemm.cuh"
+#include "cuda/ops/rows.cuh"
+
+namespace pj::cuda {
+
+namespace {
+
+struct Shared {
+    Ring weights, acts;
+    uint8_t *scratch;
+};
+
+__device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memory) {
+    Shared out;
+    out.weights = {memory, nullptr, nullptr, s.ring_slots, s.ring_slot_bytes};
+    memory += static_cast<int64_t>(s.ring_slots) * s.ring_slot_bytes;
+    out.acts = {memory, nullptr, nullptr, s.act_slots, static_cast<int>(kPassTiles * sizeof(ActTile))};
+    memory += static_cast<int64_t>(s.act_slots) * out.acts.slot_bytes;
+    out.scratch = memory;
+    uint64_t *barriers = reinterpret_cast<uint64_t *>(memory + kScratchBytes);
+    out.weights.full = barriers;
+    out.weights.empty = barriers + s.ring_slots;
+    out.acts.full = barriers + 2 * s.ring_slots;
+    out.acts.empty = out.acts.full + s.act_slots;
+    return out;
+}
+
+__device__ __forceinline__ void init_ring(const Ring &ring) {
+    for (int i = 0; i < ring.n_slots; ++i) {
+        barrier_init(ring.full + i, full_arrivals());
+        barrier_init(ring.empty + i, 2);  // the two warps of the group that reads a slot
+    }
+}
+
+__device__ __forceinline__ bool is_tiled(const Gemm &gemm) { return gemm.format <= kTileQ8; }
+
+__device__ __forceinline__ int gemm_rows_of(const StepArgs &s, const Gemm &gemm) {
+    return gemm.all_rows ? s.n_rows : s.n_selected;
+}
+
+// Calls body(op, stage) for every tiled GEMM in order.
+template <class Body>
+__device__ __forceinline__ void for_each_gemm(const StepArgs &s, const Body &body) {
+    uint32_t stage = 0;
+    for (int i = 0; i < s.n_ops; ++i) {
+        const Op &op = s.ops[i];
+        if (op.kind == OpKind::kGemm && is_tiled(op.gemm)) body(op.gemm, stage);
+        if (op.flags & kOpBarrier) ++stage;
+    }
+}
+
+__device__ __forceinline__ void load_weights(const StepArgs &s, const Ring &ring, int lane) {
+    uint32_t use = 0;
+    for_each_gemm(s, [&](const Gemm &gemm, uint32_t) {
+        const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
+        const int64_t begin = split_begin(n_units, blockIdx.x, gridDim.x),
+                      end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
+        const int bytes = unit_bytes(gemm.format);
+        for (int row = 0; row < gemm_rows_of(s, gemm); row += kPassTiles * 8)
+            for (int64_t unit = begin; unit < end; ++unit, ++use) {
+                ring.wait_empty(use);
+                copy_to_slot(ring.slot(use), gemm.weight + unit * bytes, bytes, ring.full_of(use), lane);
+            }
+    });
+}
+
+__device__ __forceinline__ void load_activations(const StepArgs &s, const Ring &ring, int lane) {
+    uint32_t use = 0;
+    for_each_gemm(s, [&](const Gemm &gemm, uint32_t stage) {
+        wait_stage(s.buf.barrier, s.barrier_start, stage);
+        fence_for_copies();
+        const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
+        const int64_t begin = split_begin(n_units, blockIdx.x, gridDim.x),
+                      end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
+        const ActTile *act = gemm.act_span == 256 ? s.buf.act256 : s.buf.act32;
+        const int n_rows = gemm_rows_of(s, gemm), n_tiles = (n_rows + 7) / 8;
+        for (int tile = 0; tile < n_tiles; tile += kPassTiles) {
+            const int bytes = min(kPassTiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
+            for (int64_t unit = begin; unit < end; ++unit, ++use) {
+                ring.wait_empty(use);
+                copy_to_slot(ring.slot(use), act + unit % gemm.k_units * s.row_tiles + tile, bytes, ring.full_of(use),
+                             lane);
+            }
+        }
+    });
+}
+
+// The consumers' side of a GEMM; advances the ring uses as the loaders do.
+__device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, const Shared &shared, uint32_t &use) {
+    const int n_rows = gemm_rows_of(s, gemm);
+    if (!is_tiled(gemm)) return gemm_float(s, gemm, n_rows);
+    const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
+    const int mine =
+        static_cast<int>(split_begin(n_units, blockIdx.x + 1, gridDim.x) - split_begin(n_units, blockIdx.x, gridDim.x));
+    float *factor = reinterpret_cast<float *>(shared.scratch);
+    for (int row = 0; row < n_rows; row += kPassTiles * 8) {
+        const GemmPass pass = {row, min(kPassTiles * 8, n_rows - row), factor, factor + 256, use, use};
+        if (threadIdx.x < kPassTiles * 8)
+            factor[threadIdx.x] =
+                gemm.row_factor && row + threadIdx.x < n_rows ? row_factor(s, row + threadIdx.x) : 1.0f;
+        consumers_sync();
+        if (gemm.format == kTileQ4K)
+            gemm_rows<kTileQ4K>(gemm, pass, shared.weights, shared.acts);
+        else if (gemm.format == kTileQ5K)
+            gemm_rows<kTileQ5K>(gemm, pass, shared.weights, shared.acts);
+        else if (gemm.format == kTileQ6K)
+            gemm_rows<kTileQ6K>(gemm, pass, shared.weights, shared.acts);
+        else
+            gemm_rows<kTileQ8>(gemm, pass, shared.weights, shared.acts);
+        use += mine;
+        consumers_sync();
+    }
+}
+
+__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, uint32_t &use) {
+    float *scratch = reinterpret_cast<float *>(shared.scratch);
+    switch (op.kind) {
+        case OpKind::kEmbed:
+            return op_embed(s);
+        case OpKind::kMtpInput:
+            return op_mtp_input(s, op);
+        case OpKind::kResidual:
+            return op_residual(s, op);
+        case OpKind::kGemm:
+            return op_gemm(s, op.gemm, shared, use);
+        case OpKind::kGdn:
+            return op_gdn(s, op, scratch);
+        case OpKind::kQuantHeads:
+            op_quantize_heads(s, op);
+            return op_advance_windows(s, op);
+        case OpKind::kRotate:
+            return op_rotate(s, op);
+        case OpKind::kAttention:
+            return op_attention(s, op, scratch);
+        case OpKind::kMergeHeads:
+            return op_merge_heads(s, op);
+        case OpKind::kSwiglu:
+            return op_swiglu(s, op);
+        case OpKind::kSelect:
+            return op_select(s, op);
+        case OpKind::kLogits:
+            return op_logits(s, op);
+    }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) {
+    extern __shared__ __align__(128) uint8_t memory[];
+    const StepArgs &s = *args;
+    const Shared shared = divide_shared(s, memory);
+    if (threadIdx.x == 0) {
+        init_ring(shared.weights);
+        init_ring(shared.acts);
+        fence_for_copies();
+    }
+    __syncthreads();
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    if (warp == kConsumerWarps) return load_weights(s, shared.weights, lane);
+    if (warp == kConsumerWarps + 1) return load_activations(s, shared.acts, lane);
+    uint32_t use = 0, stage = 0;
+    for (int i = 0; i < s.n_ops; ++i) {
+        const Op &op = s.ops[i];
+        run_op(s, op, shared, use);
+        if (op.flags & kOpBarrier) grid_stage(s.buf.barrier, s.barrier_start, ++stage);
+    }
+}
+
+}  // namespace
+
+cudaError_t launch_megakernel(const StepArgs *args, int n_cta, size_t shared_bytes, cudaStream_t stream) {
+    static size_t allowed = 0;
+    if (shared_bytes > allowed) {
+        const cudaError_t error = cudaFuncSetAttribute(megakernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       static_cast<int>(shared_bytes));
+        if (error != cudaSuccess) return error;
+        allowed = shared_bytes;
+    }
+    void *parameters[] = {&args};
+    return cudaLaunchCooperativeKernel(reinterpret_cast<void *>(megakernel), dim3(n_cta), dim3(kThreads), parameters,
+                                       shared_bytes, stream);
+}
+
+}  // namespace pj::cuda

@@ -1,0 +1,155 @@
+// Gated delta net: convolution, recurrence and gated norm of one (sequence, value head) per CTA.
+//
+// 256 threads hold the 128 x 128 state in registers: thread (half, column) has 64 key rows of one
+// value column. Each sum over keys is two sums of 64 in key order, added lower half first. The
+// formulas are those of cpu/kernels/gdn.h; rows run one after the other.
+#pragma once
+
+#include "cuda/ops/rows.cuh"
+#include "cuda/sync/grid.cuh"
+
+namespace pj::cuda {
+
+constexpr int kGdnDim = 128;
+constexpr int kConvTaps = 4;
+
+struct GdnScratch {
+    float q[kGdnDim], k[kGdnDim], v[kGdnDim];
+    float halves[2][kGdnDim];
+    float warps[kConsumerWarps];
+};
+
+__device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+// One channel's sliding window: oldest first.
+struct Window {
+    float x[kConvTaps - 1];
+
+    __device__ __forceinline__ void load(const float *window, int channels, int channel) {
+#pragma unroll
+        for (int i = 0; i < kConvTaps - 1; ++i) x[i] = __ldcg(window + static_cast<int64_t>(i) * channels + channel);
+    }
+    // Output for the next input, which joins the window.
+    __device__ __forceinline__ float push(float input, const float *weight, int channels, int channel) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kConvTaps - 1; ++i)
+            sum = fmaf(weight[static_cast<int64_t>(i) * channels + channel], x[i], sum);
+        sum = fmaf(weight[static_cast<int64_t>(kConvTaps - 1) * channels + channel], input, sum);
+        x[0] = x[1];
+        x[1] = x[2];
+        x[2] = input;
+        return sum * sigmoid(sum);
+    }
+};
+
+__device__ __forceinline__ float *gdn_state(const StepArgs &s, int slot, int layer, int head) {
+    return s.buf.states + slot * s.buf.state_slot_floats + layer * s.buf.state_layer_floats + s.buf.window_floats +
+           static_cast<int64_t>(head) * kGdnDim * kGdnDim;
+}
+
+__device__ __forceinline__ float *gdn_window(const StepArgs &s, int slot, int layer) {
+    return s.buf.states + slot * s.buf.state_slot_floats + layer * s.buf.state_layer_floats;
+}
+
+// Sum over the four warps of a thread's half of the CTA, in warp order.
+__device__ __forceinline__ float half_sum(GdnScratch &scratch, float x) {
+    const int warp = threadIdx.x >> 5;
+    x = warp_sum(x);
+    if ((threadIdx.x & 31) == 0) scratch.warps[warp] = x;
+    consumers_sync();
+    const float *w = scratch.warps + (warp & 4);
+    const float sum = ((w[0] + w[1]) + w[2]) + w[3];
+    consumers_sync();
+    return sum;
+}
+
+__device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_seq &seq, int head,
+                                      GdnScratch &scratch) {
+    const DeviceShape &shape = s.shape;
+    const int tid = threadIdx.x, column = tid & 127, half = tid >> 7;
+    const int key_head = head % shape.n_gdn_head_k, key_width = shape.n_gdn_head_k * kGdnDim;
+    const int channels = 2 * key_width + shape.n_gdn_head_v * kGdnDim;
+    // Threads of the lower half convolve the query and the value channel, the upper half the key's.
+    const int channel = half ? key_width + key_head * kGdnDim + column : key_head * kGdnDim + column;
+    const int value_channel = 2 * key_width + head * kGdnDim + column;
+    Window window, value_window;
+    window.load(gdn_window(s, seq.state_slot, op.layer), channels, channel);
+    value_window.load(gdn_window(s, seq.state_slot, op.layer), channels, value_channel);
+
+    float *state = gdn_state(s, seq.state_slot, op.layer, head) + half * 64 * kGdnDim + column;
+    float S[64];
+#pragma unroll
+    for (int i = 0; i < 64; ++i) S[i] = __ldcg(state + i * kGdnDim);
+
+    const float out_scale = 1.0f / sqrtf(static_cast<float>(kGdnDim));
+    for (int i = 0; i < seq.n_rows; ++i) {
+        const int row = seq.row_begin + i;
+        const float x = window.push(sum_parts(op.input[0], row, channel, gridDim.x), op.conv, channels, channel);
+        if (!half)
+            scratch.v[column] = value_window.push(sum_parts(op.input[0], row, value_channel, gridDim.x), op.conv,
+                                                  channels, value_channel);
+        const float length = half_sum(scratch, x * x);
+        (half ? scratch.k : scratch.q)[column] = x * (1.0f / sqrtf(length + shape.rms_eps));
+        const float beta = sigmoid(sum_parts(op.input[2], row, head, gridDim.x));
+        const float decay =
+            expf(op.a[head] * softplus(sum_parts(op.input[3], row, head, gridDim.x) + op.dt_bias[head]));
+        consumers_sync();
+        const float *k = scratch.k + half * 64, *q = scratch.q + half * 64;
+        float kv = 0;
+#pragma unroll
+        for (int j = 0; j < 64; ++j) kv = fmaf(k[j], S[j], kv);
+        scratch.halves[half][column] = kv;
+        consumers_sync();
+        kv = decay * (scratch.halves[0][column] + scratch.halves[1][column]);
+        const float delta = beta * (scratch.v[column] - kv);
+        float o = 0;
+#pragma unroll
+        for (int j = 0; j < 64; ++j) {
+            S[j] = fmaf(k[j], delta, decay * S[j]);
+            o = fmaf(q[j], S[j], o);
+        }
+        consumers_sync();
+        scratch.halves[half][column] = o;
+        consumers_sync();
+        o = (scratch.halves[0][column] + scratch.halves[1][column]) * out_scale;
+        const float squares = half_sum(scratch, o * o);
+        if (!half) {
+            const float z = sum_parts(op.input[1], row, head * kGdnDim + column, gridDim.x);
+            const float r = 1.0f / sqrtf(squares / kGdnDim + shape.rms_eps);
+            s.buf.heads[static_cast<int64_t>(row) * shape.n_gdn_head_v * kGdnDim + head * kGdnDim + column] =
+                o * r * op.norm[column] * (z * sigmoid(z));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) state[i * kGdnDim] = S[i];
+    consumers_sync();
+}
+
+__device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, void *shared) {
+    GdnScratch &scratch = *static_cast<GdnScratch *>(shared);
+    const int heads = s.shape.n_gdn_head_v;
+    for (int item = blockIdx.x; item < s.n_seqs * heads; item += gridDim.x)
+        gdn_head(s, op, s.seqs[item / heads], item % heads, scratch);
+}
+
+// After all heads have read the old windows: the last inputs of each sequence become the window.
+__device__ __noinline__ void op_advance_windows(const StepArgs &s, const Op &op) {
+    const int channels = (2 * s.shape.n_gdn_head_k + s.shape.n_gdn_head_v) * kGdnDim;
+    const int64_t n = static_cast<int64_t>(s.n_seqs) * channels;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x; i < n;
+         i += static_cast<int64_t>(gridDim.x) * 256) {
+        const pj_seq &seq = s.seqs[i / channels];
+        const int channel = static_cast<int>(i % channels);
+        float *window = gdn_window(s, seq.state_slot, op.layer) + channel;
+        float next[kConvTaps - 1];
+        for (int j = 0; j < kConvTaps - 1; ++j) {
+            const int from = seq.n_rows - (kConvTaps - 1) + j;
+            next[j] = from < 0 ? __ldcg(window + static_cast<int64_t>(from + kConvTaps - 1) * channels)
+                               : sum_parts(op.input[0], seq.row_begin + from, channel, gridDim.x);
+        }
+        for (int j = 0; j < kConvTaps - 1; ++j) window[static_cast<int64_t>(j) * channels] = next[j];
+    }
+}
+
+}  // namespace pj::cuda

@@ -1,0 +1,92 @@
+// What changes from step to step, and where the buffers are. One struct, read by every op.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/program.h"
+#include "cuda/tiles.h"
+#include "pyjet.h"
+
+namespace pj::cuda {
+
+// Sizes of the model, for the device.
+struct DeviceShape {
+    int32_t n_embd, n_ff, n_head, n_head_kv, head_dim, rope_dim;
+    int32_t n_gdn_head_v, n_gdn_head_k, gdn_dim, conv_kernel, n_vocab;
+    int32_t n_attention_layers, n_gdn_layers;  // the MTP block is the last attention layer
+    float rms_eps;
+};
+
+struct Buffers {
+    // [max_rows][width]
+    float *x;        // residual stream
+    float *heads;    // outputs of attention or GDN heads, before the output projection
+    float *query;    // rotated queries [n_head * head_dim]
+    float *square_sums;  // [max_rows][n_embd / 256, rounded up]: sum of squares of each 256 columns of x
+    // Quantised activations, [k unit][row tile]: ActTile; one buffer per form and use.
+    ActTile *act32, *act256;            // input of the next matrices (widest of n_embd * 2, n_ff, heads)
+    float *act_f32;                     // [row][width of the op that wrote it]; null when no matrix is float
+    // Attention partials of sequences with SeqPlan::partial >= 0: [row of the sequence][head]
+    // [SeqPlan::n_segments][kPartialHeader + head_dim]
+    float *partial;
+    float *logits;   // [max_selected][n_vocab]: selected rows
+    float *hidden;   // [max_rows][n_embd]: rows flagged PJ_ROW_HIDDEN, in order
+    // [max_selected], by selected row, zero before a launch. Low half of the largest key: ~token.
+    unsigned long long *best;
+    // State: [slot][layer] window [taps - 1][channels], then matrices [value head][key][value]
+    float *states;
+    int64_t state_slot_floats, state_layer_floats, window_floats;
+    // Pending speculative rows, [slot][layer][max_spec][pending_row_floats]: channels before the
+    // convolution, normalised keys, values, decay, beta
+    float *pending;
+    int64_t pending_row_floats;
+    // KV pages, layout of cpu/kv_pool.h
+    uint8_t *pool;
+    int64_t page_bytes, kv_layer_bytes, k_head_bytes, v_head_bytes;
+    // Grid barrier: kBarrierWords counters, zero when a launch begins
+    uint32_t *barrier;
+};
+
+constexpr int kBarrierWords = 64;
+
+// How a sequence's attention is cut in this step. Both ways add segments in the same order.
+struct SeqPlan {
+    int64_t partial;     // first float of its partials in Buffers::partial; -1: one item per row tile
+                         // and kv head walks all segments (long prompts, whose partials would not fit)
+    int32_t n_segments;  // segments up to its last row
+    int32_t reserved;
+};
+
+struct StepArgs {
+    const Op *ops;
+    int32_t n_ops;
+    int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits or argmax
+    int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
+    int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
+    int32_t n_segments;       // most attention segments of any sequence
+    uint32_t barrier_start;  // value of the counter when the launch begins: 0
+    const int32_t *row_token, *row_position, *row_seq;
+    const uint32_t *row_flags;
+    // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
+    // others: x and the last down projection's parts are still there.
+    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first
+    const int32_t *hidden_rows;  // [n_hidden]
+    const int32_t *row_selected;  // [n_rows] index in selected, or -1
+    const int32_t *row_hidden_index;  // [n_rows] index in hidden_rows, or -1
+    int32_t n_hidden;
+    const pj_seq *seqs;
+    const SeqPlan *plans;  // [n_seqs]
+    const int32_t *page_table;
+    const float *row_embedding;  // [n_rows][n_embd] f32: embedding rows, dequantised by the host
+    const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host
+    const float *row_hidden;   // MTP steps: [n_rows][n_embd]
+    int32_t n_logits;          // selected rows 0 .. n_logits - 1 want their logits in buf.logits
+    DeviceShape shape;
+    Buffers buf;
+    int32_t ring_slots, ring_slot_bytes, act_slots;  // shared memory plan
+};
+
+constexpr int kSegment = 512;  // positions of one attention partial, as on the CPU
+constexpr int kPartialHeader = 8;  // floats before a partial's values: largest score, sum, padding
+
+}  // namespace pj::cuda

@@ -1,0 +1,42 @@
+// The grid-wide dependency: a counter in global memory that every CTA raises once per stage.
+//
+// Consumer warps arrive and wait; the activation loader only waits. The weight loader does neither:
+// weights depend on nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace pj::cuda {
+
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void add_release(uint32_t *p) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory");
+}
+
+// Named barrier of the consumer warps (id 1).
+__device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
+// Waits until all CTAs have finished `stage` stages of this launch.
+__device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t start, uint32_t stage) {
+    const uint32_t target = stage * gridDim.x;
+    while (load_acquire(counter) - start < target) {
+    }
+}
+
+// All consumer threads: everything written before is visible to all CTAs afterwards.
+__device__ __forceinline__ void grid_stage(uint32_t *counter, uint32_t start, uint32_t stage) {
+    __threadfence();
+    consumers_sync();
+    if (threadIdx.x == 0) {
+        add_release(counter);
+        wait_stage(counter, start, stage);
+    }
+    consumers_sync();
+}
+
+}  // namespace pj::cuda
