@@ -1,8 +1,10 @@
 // The C boundary: checks arguments, calls the backend, turns exceptions into codes.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <string>
 
 #include "core/engine.h"
 #include "core/status.h"
@@ -209,6 +211,41 @@ const char *pj_build_info(void) {
 }
 
 int32_t pj_cpu_isa(void) { return pj::cpu::best_isa(); }
+
+int32_t pj_device_count(int32_t device) {
+    int32_t n = 0;
+    guarded([&] {
+        if (device == PJ_DEVICE_CPU) {
+            n = 1;
+            return;
+        }
+        if (device != PJ_DEVICE_CUDA) fail(PJ_ERR_ARGUMENT, "device is %d; 0 is the CPU, 1 is CUDA", device);
+#ifdef PJ_HAVE_CUDA
+        n = pj::cuda::usable_devices();
+#else
+        fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+#endif
+    });
+    return n;
+}
+
+int32_t pj_device_name(int32_t device, int32_t index, char *name, int32_t capacity) {
+    return guarded([&] {
+        not_null(name, "name");
+        if (capacity < 1) fail(PJ_ERR_ARGUMENT, "capacity is %d", capacity);
+        std::string text = "CPU";
+        if (device == PJ_DEVICE_CUDA) {
+#ifdef PJ_HAVE_CUDA
+            text = pj::cuda::open_device(index).name;
+#else
+            fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+#endif
+        } else if (device != PJ_DEVICE_CPU || index != 0) {
+            fail(PJ_ERR_ARGUMENT, "there is no device %d of kind %d", index, device);
+        }
+        std::snprintf(name, static_cast<size_t>(capacity), "%s", text.c_str());
+    });
+}
 
 int32_t pj_engine_info(const pj_engine *engine, pj_info *info) {
     return guarded([&] {

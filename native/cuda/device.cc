@@ -24,6 +24,7 @@ void check_driver() {
 }
 
 int device_count() {
+    check_driver();
     int n = 0;
     const cudaError_t status = cudaGetDeviceCount(&n);
     if (status == cudaErrorNoDevice) {
@@ -38,11 +39,15 @@ int device_count() {
 
 const char *compiled_archs() { return PJ_CUDA_ARCHS; }
 
-Device open_device(int index) {
-    check_driver();
+int usable_devices() {
     const int n = device_count();
     if (n == 0)
         fail(PJ_ERR_DEVICE, "no GPU is visible to this process; check CUDA_VISIBLE_DEVICES or use the CPU device");
+    return n;
+}
+
+Device open_device(int index) {
+    const int n = usable_devices();
     if (index < 0 || index >= n)
         fail(PJ_ERR_DEVICE, "GPU %d does not exist; this process sees %d (0..%d)", index, n, n - 1);
     check(cudaSetDevice(index), "opening the GPU");

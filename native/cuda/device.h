@@ -15,6 +15,10 @@ struct Device {
     size_t free_bytes = 0, total_bytes = 0;
 };
 
+// GPUs that this process sees, at least 1. Throws Error(PJ_ERR_DEVICE) when there is none or no
+// driver that runs this library.
+int usable_devices();
+
 // Makes the GPU current. Throws Error(PJ_ERR_DEVICE) with what is needed, what is there and what to
 // change: no driver, driver too old, no such GPU, an architecture that was not compiled in.
 Device open_device(int index);

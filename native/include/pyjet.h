@@ -224,6 +224,11 @@ PJ_API int32_t pj_abi_version(void);
 PJ_API const char *pj_last_error(void); /* of this thread; "" after a success                     */
 PJ_API const char *pj_build_info(void); /* "pyjet 0.1.0; cpu: portable avx2 avx512_vnni; cuda: none" */
 PJ_API int32_t pj_cpu_isa(void);        /* best pj_isa of this processor                          */
+/* Devices of a kind that an engine could be created on: 1 for the CPU; for CUDA the GPUs that this
+ * process sees, or 0 with the reason in pj_last_error() (not built in, no driver, driver too old). */
+PJ_API int32_t pj_device_count(int32_t device);
+/* Product name of one of them, zero terminated; PJ_ERR_DEVICE when this library cannot use it. */
+PJ_API int32_t pj_device_name(int32_t device, int32_t index, char *name, int32_t capacity);
 PJ_API int32_t pj_engine_info(const pj_engine *engine, pj_info *info);
 /* Fills at most capacity entries and returns how many op kinds there are; times since creation. */
 PJ_API int32_t pj_engine_op_times(const pj_engine *engine, pj_op_time *times, int32_t capacity);
