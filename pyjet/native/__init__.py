@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyjet.native.config import EngineConfig
+from pyjet.native.devices import Gpu, device_count, device_name, list_gpus
 from pyjet.native.engine import EngineInfo, NativeEngine, OpTime
 from pyjet.native.library import NativeError, library_path
 from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul
@@ -24,6 +25,7 @@ __all__ = [
     "SEQ_RESET",
     "EngineConfig",
     "EngineInfo",
+    "Gpu",
     "NativeEngine",
     "NativeError",
     "OpTime",
@@ -32,6 +34,9 @@ __all__ = [
     "build_info",
     "cpu_isa",
     "dequantize",
+    "device_count",
+    "device_name",
     "library_path",
+    "list_gpus",
     "matmul",
 ]

@@ -177,6 +177,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_last_error": (C.c_char_p, []),
     "pj_build_info": (C.c_char_p, []),
     "pj_cpu_isa": (C.c_int32, []),
+    "pj_device_count": (C.c_int32, [C.c_int32]),
+    "pj_device_name": (C.c_int32, [C.c_int32, C.c_int32, C.c_char_p, C.c_int32]),
     "pj_engine_info": (C.c_int32, [_ENGINE, C.POINTER(Info)]),
     "pj_engine_op_times": (C.c_int32, [_ENGINE, C.POINTER(OpTimeEntry), C.c_int32]),
     "pj_op_matmul": (
