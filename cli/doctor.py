@@ -14,7 +14,7 @@ import click
 
 from pyjet import __version__
 
-PACKAGES = ("numpy", "gguf", "flask", "waitress", "click", "jinja2", "tokenizers", "rich", "prometheus-client")
+PACKAGES = ("numpy", "gguf", "flask", "waitress", "click", "jinja2", "tokenizers", "rich")
 
 
 class Missing(Exception):
@@ -114,6 +114,18 @@ def check_gpu() -> str:
     return "; ".join(lines)
 
 
+def check_device() -> str:
+    """What the server takes without --device, as its log says it."""
+    from pyjet.server.device_choice import DeviceError, choose_device
+    from pyjet.server.options import ServerOptions
+
+    try:
+        choice = choose_device(ServerOptions())
+    except DeviceError as error:
+        raise Missing(str(error)) from error
+    return f"{choice.device} ({choice.reason})"
+
+
 def check_nvcc() -> str:
     text = output_of("nvcc", "--version")
     match = re.search(r"release ([\d.]+)", text or "")
@@ -134,6 +146,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "processor": check_processor,
     "model": check_model,
     "GPU": check_gpu,
+    "device": check_device,
     "CUDA compiler": check_nvcc,
     "C++ compiler": check_compiler,
 }

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from pyjet.native.library import NativeError
-from pyjet.native.ops import build_info
+from pyjet.native import Gpu, NativeError, list_gpus
+from pyjet.native.config import ERR_DEVICE
 from pyjet.server.options import ServerOptions
 
 _NAME = re.compile(r"cuda(\d*)", re.IGNORECASE)
@@ -19,7 +19,7 @@ class DeviceError(Exception):
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """``reason`` is for the log."""
+    """``reason`` is for the log: the GPU's name, or why the CPU computes."""
 
     device: Literal["cpu", "cuda"]
     index: int
@@ -31,37 +31,51 @@ def choose_device(options: ServerOptions) -> DeviceChoice:
     wanted = (options.device or "auto").strip()
     if wanted in ("cpu", "none"):
         return DeviceChoice("cpu", 0, f"asked for with --device {wanted}")
-    built_with_cuda = _cuda_architectures() is not None
     if wanted == "auto":
-        if options.gpu_layers == "0":
-            return DeviceChoice("cpu", 0, "asked for with --gpu-layers 0")
-        if built_with_cuda:
-            return DeviceChoice("cuda", options.main_gpu, "this build has CUDA")
-        return DeviceChoice("cpu", 0, "this build has no CUDA backend")
+        return _automatic(options)
     if "," in wanted:
         raise DeviceError(f'--device "{wanted}": the whole model is on one device; name one')
     match = _NAME.fullmatch(wanted)
     if match is None:
         raise DeviceError(f'unknown device "{wanted}"; use cpu, cuda, auto or a name of --list-devices')
-    if not built_with_cuda:
-        raise DeviceError(f'--device "{wanted}": this build has no CUDA backend; use --device cpu')
-    return DeviceChoice("cuda", int(match[1] or options.main_gpu), f"asked for with --device {wanted}")
+    try:
+        return _gpu(int(match[1] or options.main_gpu))
+    except NativeError as error:
+        raise DeviceError(f'--device "{wanted}": {error.message} (--device cpu always works)') from None
+
+
+def _automatic(options: ServerOptions) -> DeviceChoice:
+    if options.gpu_layers == "0":
+        return DeviceChoice("cpu", 0, "asked for with --gpu-layers 0")
+    try:
+        return _gpu(options.main_gpu)
+    except NativeError as error:
+        if error.kind == "library":
+            raise DeviceError(error.message) from None
+        return DeviceChoice("cpu", 0, error.message)
+
+
+def _gpu(index: int) -> DeviceChoice:
+    """The GPU with this index. Raises NativeError with the reason when it cannot be used."""
+    gpus, reason = list_gpus()
+    if not gpus:
+        raise NativeError(ERR_DEVICE, reason)
+    if not 0 <= index < len(gpus):
+        raise NativeError(ERR_DEVICE, f"GPU {index} does not exist; there are: {_names(gpus)}")
+    if gpus[index].problem:
+        raise NativeError(ERR_DEVICE, gpus[index].problem)
+    return DeviceChoice("cuda", index, f"{gpus[index].name}, CUDA{index} of {len(gpus)}")
+
+
+def _names(gpus: list[Gpu]) -> str:
+    return ", ".join(f"CUDA{gpu.index} ({gpu.name or gpu.problem})" for gpu in gpus)
 
 
 def device_list() -> str:
-    """Text of ``--list-devices``."""
-    lines = ["Available devices:"]
-    architectures = _cuda_architectures()
-    lines.append(f"  CUDA0: NVIDIA GPU (built for {architectures})" if architectures else "  (none)")
-    return "\n".join(lines) + "\n"
-
-
-def _cuda_architectures() -> str | None:
-    """What the library was built for, from its own description; None without CUDA."""
+    """Text of ``--list-devices``. Raises DeviceError when the library cannot be asked."""
     try:
-        info = build_info()
+        gpus, reason = list_gpus()
     except NativeError as error:
         raise DeviceError(error.message) from None
-    found = re.search(r"cuda: ([^;]*)", info)
-    text = found[1].strip() if found else "none"
-    return None if text == "none" else text
+    lines = [f"  CUDA{gpu.index}: {gpu.name or f'cannot be used: {gpu.problem}'}" for gpu in gpus]
+    return "\n".join(["Available devices:", *(lines or ["  (none)", f"No GPU: {reason}"])]) + "\n"

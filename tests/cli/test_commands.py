@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from cli import doctor as doctor_module
 from cli.main import COMMANDS, main
 from pyjet.assets import default_model_path
+from pyjet.native import Gpu
+from pyjet.server import device_choice
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -81,6 +83,13 @@ def test_doctor_reads_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "NVIDIA GeForce RTX 3090, 580.95.05, 24576 MiB, 8.6"
     monkeypatch.setattr(doctor_module, "output_of", lambda *command: line)
     assert doctor_module.check_gpu() == "NVIDIA GeForce RTX 3090, 24576 MiB, compute capability 8.6, driver 580.95.05"
+
+
+def test_doctor_says_which_device_the_server_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "list_gpus", lambda: ([], "no NVIDIA driver was found"))
+    assert doctor_module.check_device() == "cpu (no NVIDIA driver was found)"
+    monkeypatch.setattr(device_choice, "list_gpus", lambda: ([Gpu(0, "NVIDIA H200", "")], ""))
+    assert doctor_module.check_device() == "cuda (NVIDIA H200, CUDA0 of 1)"
 
 
 def test_bench_refuses_an_absent_file(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyjet.native import Gpu, NativeError
 from pyjet.server import device_choice
 from pyjet.server.context_size import ContextPlan, free_host_bytes, kv_bytes_per_token, plan_context
 from pyjet.server.device_choice import DeviceError, choose_device, device_list
@@ -65,37 +66,71 @@ def test_free_memory_is_what_weights_and_margin_leave() -> None:
 # device
 
 
-def choose(monkeypatch: pytest.MonkeyPatch, info: str, **options: Any) -> tuple[str, int]:
-    monkeypatch.setattr(device_choice, "build_info", lambda: info)
+NO_CUDA: tuple[list[Gpu], str] = ([], "this library was built without the CUDA backend")
+NO_DRIVER: tuple[list[Gpu], str] = ([], "no NVIDIA driver was found")
+TWO_GPUS: tuple[list[Gpu], str] = ([Gpu(0, "NVIDIA H200", ""), Gpu(1, "", "Tesla V100 is sm_70")], "")
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, gpus: tuple[list[Gpu], str], **options: Any) -> tuple[str, int, str]:
+    monkeypatch.setattr(device_choice, "list_gpus", lambda: gpus)
     choice = choose_device(ServerOptions(**options))
-    assert choice.reason
-    return choice.device, choice.index
+    return choice.device, choice.index, choice.reason
 
 
-CPU_ONLY = "pyjet 0.1.0; cpu: portable avx2; cuda: none"
-WITH_CUDA = "pyjet 0.1.0; cpu: portable avx2; cuda: sm_80 sm_90"
+@pytest.mark.parametrize(
+    ("gpus", "options", "device", "reason"),
+    [
+        (NO_CUDA, {}, "cpu", "this library was built without the CUDA backend"),
+        (NO_DRIVER, {"device": "auto"}, "cpu", "no NVIDIA driver was found"),
+        (TWO_GPUS, {}, "cuda", "NVIDIA H200, CUDA0 of 2"),
+        (TWO_GPUS, {"main_gpu": 1}, "cpu", "Tesla V100 is sm_70"),
+        (TWO_GPUS, {"main_gpu": 2}, "cpu", "GPU 2 does not exist; there are: CUDA0 (NVIDIA H200), CUDA1 (Tesla"),
+        (TWO_GPUS, {"gpu_layers": "0"}, "cpu", "asked for with --gpu-layers 0"),
+        (TWO_GPUS, {"device": "cpu"}, "cpu", "asked for with --device cpu"),
+        (TWO_GPUS, {"device": "none"}, "cpu", "asked for with --device none"),
+        (TWO_GPUS, {"device": "cuda"}, "cuda", "NVIDIA H200"),
+        (TWO_GPUS, {"device": "CUDA0", "main_gpu": 1}, "cuda", "NVIDIA H200"),
+    ],
+)
+def test_devices(monkeypatch: pytest.MonkeyPatch, gpus: Any, options: dict[str, Any], device: str, reason: str) -> None:
+    found, index, why = choose(monkeypatch, gpus, **options)
+    assert (found, index) == (device, 0)
+    assert why.startswith(reason)
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose(monkeypatch, CPU_ONLY) == ("cpu", 0)
-    assert choose(monkeypatch, CPU_ONLY, device="none") == ("cpu", 0)
-    assert choose(monkeypatch, WITH_CUDA, main_gpu=1) == ("cuda", 1)
-    assert choose(monkeypatch, WITH_CUDA, gpu_layers="0") == ("cpu", 0)
-    assert choose(monkeypatch, WITH_CUDA, device="cpu") == ("cpu", 0)
-    assert choose(monkeypatch, WITH_CUDA, device="CUDA2") == ("cuda", 2)
+@pytest.mark.parametrize(
+    ("gpus", "device", "text"),
+    [
+        (NO_CUDA, "cuda", "without the CUDA backend"),
+        (NO_DRIVER, "CUDA0", "no NVIDIA driver was found"),
+        (TWO_GPUS, "CUDA1", "Tesla V100 is sm_70"),
+        (TWO_GPUS, "CUDA2", "GPU 2 does not exist"),
+        (TWO_GPUS, "CUDA0,CUDA1", "name one"),
+        (TWO_GPUS, "Vulkan0", "unknown device"),
+    ],
+)
+def test_devices_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, gpus: Any, device: str, text: str) -> None:
+    with pytest.raises(DeviceError, match=text) as caught:
+        choose(monkeypatch, gpus, device=device)
+    assert device in str(caught.value)
 
 
-@pytest.mark.parametrize(("info", "device"), [(CPU_ONLY, "cuda"), (WITH_CUDA, "CUDA0,CUDA1"), (WITH_CUDA, "Vulkan0")])
-def test_devices_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, info: str, device: str) -> None:
-    with pytest.raises(DeviceError, match=device.split(",")[0]):
-        choose(monkeypatch, info, device=device)
+@pytest.mark.parametrize("kind", ["auto", "cuda"])
+def test_a_library_that_is_missing_is_not_taken_for_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    def missing() -> tuple[list[Gpu], str]:
+        raise NativeError(-1, "libpyjet.so was not found")
+
+    monkeypatch.setattr(device_choice, "list_gpus", missing)
+    for call in (lambda: choose_device(ServerOptions(device=kind)), device_list):
+        with pytest.raises(DeviceError, match="was not found"):
+            call()
 
 
 def test_device_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_choice, "build_info", lambda: CPU_ONLY)
-    assert device_list() == "Available devices:\n  (none)\n"
-    monkeypatch.setattr(device_choice, "build_info", lambda: WITH_CUDA)
-    assert "\n  CUDA0: " in device_list()
+    monkeypatch.setattr(device_choice, "list_gpus", lambda: NO_DRIVER)
+    assert device_list() == "Available devices:\n  (none)\nNo GPU: no NVIDIA driver was found\n"
+    monkeypatch.setattr(device_choice, "list_gpus", lambda: TWO_GPUS)
+    assert device_list() == ("Available devices:\n  CUDA0: NVIDIA H200\n  CUDA1: cannot be used: Tesla V100 is sm_70\n")
 
 
 # the model file
