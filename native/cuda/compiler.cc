@@ -191,7 +191,7 @@ class Compiler {
         barrier();
         Op &heads = add(OpKind::kQuantHeads);
         heads.layer = layer;
-        reads(heads, {in[0]});
+        reads(heads, {in[0], in[1], in[2], in[3]});
         writes(heads, shape_.gdn_value_width(), {&w.output});
         barrier();
         residual_ = gemm_residual(w.output);

@@ -1,6 +1,7 @@
 // Compiles a model into the megakernel's op lists (program.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct Programs {
     int act_width = 0;                             // widest quantised input
     int act_f32_width = 0;                         // widest input of a float matrix; 0: there is none
     int n_attention_layers = 0, n_gdn_layers = 0;
+
+    size_t most_ops() const { return std::max(trunk.ops.size(), mtp.ops.size()); }
 };
 
 // Parts that the blocks of a GEMM have at most (program.h, Gemm).

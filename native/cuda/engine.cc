@@ -79,14 +79,17 @@ const Program &CudaEngine::program_of(int kind, bool first) const {
 // One launch for the selected rows from `first` on; the first one runs the whole model.
 void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int first) {
     fill_blob(in, wanted, first);
+    const int n_ops = blob_args_->n_ops;
     blob_.send(stream_);
     check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
+    if (config_.profile) add_times(program_of(in.kind, first == 0), n_ops);
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
     blob_.begin(blob_bytes(in, shape_, max_selected_));
-    StepArgs &a = *blob_.reserve<StepArgs>(1, &device_args_);
+    StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
+    a.op_clock = op_clock_.data();
     uint32_t *barrier = blob_.reserve<uint32_t>(kBarrierWords, &a.buf.barrier);
     std::fill_n(barrier, kBarrierWords, 0u);
     std::fill_n(blob_.reserve<unsigned long long>(max_selected_, &a.buf.best), max_selected_, 0ull);
@@ -192,12 +195,29 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     }
 }
 
+// Cycles of CTA 0 per kind of op, the wait for the other CTAs included.
+void CudaEngine::add_times(const Program &program, int n_ops) {
+    std::vector<long long> cycles(n_ops + 1);
+    const char *const reading = "reading op times";
+    check(cudaMemcpyAsync(cycles.data(), op_clock_.data(), cycles.size() * sizeof(long long), cudaMemcpyDeviceToHost,
+                          stream_),
+          reading);
+    finish(reading);
+    long long before = cycles[n_ops];
+    for (int i = 0; i < n_ops; ++i) {
+        pj_op_time &time = times_[static_cast<int>(program.ops[i].kind)];
+        time.total_us += 1e3 * static_cast<double>(cycles[i] - before) / clock_khz_;
+        ++time.calls;
+        before = cycles[i];
+    }
+}
+
 void CudaEngine::state_commit(int slot, int n_accept) {
     make_current();
     // Rows are pending only after a step, whose arguments are still there.
     if (n_accept > 0 && programs_.n_gdn_layers) {
         const char *const what = "committing speculative rows";
-        check(launch_commit(device_args_, slot, n_accept, programs_.n_gdn_layers, stream_), what);
+        check(launch_commit(device_args_, device_ops(programs_.trunk), slot, n_accept, base_.shape, stream_), what);
         finish(what);
     }
     pending_[slot] = 0;

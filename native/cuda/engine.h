@@ -42,7 +42,7 @@ class CudaEngine final : public Engine {
     uint64_t page_bytes() const override { return kv_.page_bytes; }
     int pending(int slot) const override { return pending_[slot]; }
     void info(pj_info &out) const override;
-    std::vector<pj_op_time> op_times() const override { return {}; }
+    std::vector<pj_op_time> op_times() const override { return times_; }
 
   private:
     // Sizes and places of everything, before anything is allocated (plan.cc).
@@ -61,6 +61,7 @@ class CudaEngine final : public Engine {
     std::vector<SeqPlan> plan_attention(const pj_step_in &in) const;
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
+    void add_times(const Program &program, int n_ops);
     void make_current() const;
     float *state(int slot) const { return states_.data() + slot * slot_floats_; }
     uint8_t *page(int32_t index) const { return pool_.data() + index * kv_.page_bytes; }
@@ -85,9 +86,12 @@ class CudaEngine final : public Engine {
     DeviceBuffer<ActTile> act_;
     DeviceBuffer<Op> ops_;
     PinnedBuffer<unsigned long long> best_;
+    DeviceBuffer<long long> op_clock_;  // pj_config.profile only
+    int clock_khz_ = 1;
+    std::vector<pj_op_time> times_;
     StepBlob blob_;
     // Of the last launch, in the blob.
-    StepArgs *device_args_ = nullptr;
+    StepArgs *blob_args_ = nullptr, *device_args_ = nullptr;
     unsigned long long *device_best_ = nullptr;
     std::vector<int> pending_;
     Stream stream_;

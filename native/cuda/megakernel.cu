@@ -135,7 +135,7 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
             return op_gdn(s, op, scratch);
         case OpKind::kQuantHeads:
             op_quantize_heads(s, op);
-            return op_advance_windows(s, op);
+            return op_advance(s, op);
         case OpKind::kRotate:
             return op_rotate(s, op);
         case OpKind::kAttention:
@@ -165,11 +165,39 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     if (warp == kConsumerWarps) return load_weights(s, shared.weights, lane);
     if (warp == kConsumerWarps + 1) return load_activations(s, shared.acts, lane);
     uint32_t use = 0, stage = 0;
+    if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[s.n_ops] = clock64();
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = s.ops[i];
         run_op(s, op, shared, use);
         if (op.flags & kOpBarrier) grid_stage(s.buf.barrier, s.barrier_start, ++stage);
+        if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[i] = clock64();
     }
+}
+
+__device__ __forceinline__ const Op &gdn_op(const Op *ops, int layer) {
+    while (ops->kind != OpKind::kGdn || ops->layer != layer) ++ops;
+    return *ops;
+}
+
+__device__ __forceinline__ pj_seq accepted_rows(int slot, int n) {
+    pj_seq seq = {};
+    seq.state_slot = slot;
+    seq.n_accept = n;
+    return seq;
+}
+
+// One CTA per (layer, value head).
+__global__ void __launch_bounds__(256) commit_states(const StepArgs *args, const Op *ops, int slot, int n) {
+    __shared__ GdnScratch scratch;
+    const int heads = args->shape.n_gdn_head_v;
+    gdn_head(*args, gdn_op(ops, blockIdx.x / heads), accepted_rows(slot, n), blockIdx.x % heads, scratch);
+}
+
+// One CTA per layer, after commit_states.
+__global__ void __launch_bounds__(256) commit_windows(const StepArgs *args, const Op *ops, int slot, int n) {
+    const Op &op = gdn_op(ops, blockIdx.x);
+    for (int channel = threadIdx.x; channel < gdn_channels(args->shape); channel += 256)
+        advance_channel(*args, op, accepted_rows(slot, n), channel);
 }
 
 }  // namespace
@@ -185,6 +213,13 @@ cudaError_t launch_megakernel(const StepArgs *args, int n_cta, size_t shared_byt
     void *parameters[] = {&args};
     return cudaLaunchCooperativeKernel(reinterpret_cast<void *>(megakernel), dim3(n_cta), dim3(kThreads), parameters,
                                        shared_bytes, stream);
+}
+
+cudaError_t launch_commit(const StepArgs *args, const Op *trunk, int slot, int n, const DeviceShape &shape,
+                          cudaStream_t stream) {
+    commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v, 256, 0, stream>>>(args, trunk, slot, n);
+    commit_windows<<<shape.n_gdn_layers, 256, 0, stream>>>(args, trunk, slot, n);
+    return cudaGetLastError();
 }
 
 }  // namespace pj::cuda

@@ -25,7 +25,9 @@ constexpr size_t shared_bytes(int ring_slots, int ring_slot_bytes, int act_slots
 // One step: a cooperative launch of n_cta blocks that walk args->ops. args lies on the device.
 cudaError_t launch_megakernel(const StepArgs *args, int n_cta, size_t shared_bytes, cudaStream_t stream);
 
-// Applies the first n pending speculative rows of a slot to its state (all GDN layers).
-cudaError_t launch_commit(const StepArgs *args, int slot, int n, int n_gdn_layers, cudaStream_t stream);
+// Applies the first n pending speculative rows of a slot to its states and windows. trunk: the op
+// list of the model on the device; args: those of any earlier step.
+cudaError_t launch_commit(const StepArgs *args, const Op *trunk, int slot, int n, const DeviceShape &shape,
+                          cudaStream_t stream);
 
 }  // namespace pj::cuda

@@ -1,6 +1,8 @@
 // What the CUDA engine allocates, and how shared memory is cut.
 #include <algorithm>
+#include <cstdio>
 
+#include "core/quants.h"
 #include "core/status.h"
 #include "cuda/engine.h"
 #include "cuda/megakernel.h"
@@ -88,6 +90,19 @@ int64_t partial_capacity(const Shape &s, const pj_config &c) {
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 
+// Weight types without tensor-core tiles.
+void require_tiles(const Programs &programs) {
+    for (const Program *program : {&programs.trunk, &programs.mtp})
+        for (const Op &op : program->ops)
+            if (op.kind == OpKind::kGemm && op.gemm.format == kTileRaw) {
+                const TypeTraits *traits = type_traits(op.gemm.type);
+                fail(PJ_ERR_MODEL,
+                     "a matrix of %d x %d has weights of type %s; the CUDA backend multiplies Q4_K, Q5_K, Q6_K, Q8_0 "
+                     "(rows of a multiple of 256), F16, BF16 and F32; use the CPU device",
+                     op.gemm.n_out, op.gemm.n_in, traits ? traits->name : "?");
+            }
+}
+
 }  // namespace
 
 CudaEngine::CudaEngine(const Model &model, const pj_config &config)
@@ -102,6 +117,7 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config)
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
+    require_tiles(programs_);
     plan_shared_memory();
     plan_states();
     check_memory();
@@ -134,8 +150,7 @@ void CudaEngine::plan_states() {
     window_floats_ = int64_t{shape_.conv_kernel - 1} * shape_.conv_channels();
     layer_floats_ = window_floats_ + int64_t{shape_.n_gdn_head_v} * shape_.gdn_dim * shape_.gdn_dim;
     slot_floats_ = layer_floats_ * programs_.n_gdn_layers;
-    pending_row_floats_ =
-        shape_.conv_channels() + shape_.gdn_key_width() + shape_.gdn_value_width() + 2 * shape_.n_gdn_head_v;
+    pending_row_floats_ = shape_.conv_channels() + 2 * shape_.n_gdn_head_v;
 }
 
 uint64_t CudaEngine::workspace_bytes() const {
@@ -172,6 +187,14 @@ void CudaEngine::allocate() {
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
+    if (config_.profile) {
+        op_clock_ = DeviceBuffer<long long>(programs_.most_ops() + 1, "op times");
+        check(cudaDeviceGetAttribute(&clock_khz_, cudaDevAttrClockRate, device_.index), "reading the GPU's attributes");
+        for (const char *name : kOpNames) {
+            times_.push_back({});
+            std::snprintf(times_.back().name, sizeof times_.back().name, "%s", name);
+        }
+    }
     const char *const clearing = "clearing GPU memory";
     if (states_.data()) check(cudaMemsetAsync(states_.data(), 0, states_.bytes(), stream_), clearing);
     if (pool_.data()) check(cudaMemsetAsync(pool_.data(), 0, pool_.bytes(), stream_), clearing);

@@ -19,25 +19,25 @@ struct DeviceShape {
 
 struct Buffers {
     // [max_rows][width]
-    float *x;        // residual stream
-    float *heads;    // outputs of attention or GDN heads, before the output projection
-    float *query;    // rotated queries [n_head * head_dim]
+    float *x;            // residual stream
+    float *heads;        // outputs of attention or GDN heads, before the output projection
+    float *query;        // rotated queries [n_head * head_dim]
     float *square_sums;  // [max_rows][n_embd / 256, rounded up]: sum of squares of each 256 columns of x
     // Quantised activations, [k unit][row tile]: ActTile; one buffer per form and use.
-    ActTile *act32, *act256;            // input of the next matrices (widest of n_embd * 2, n_ff, heads)
-    float *act_f32;                     // [row][width of the op that wrote it]; null when no matrix is float
+    ActTile *act32, *act256;  // input of the next matrices (widest of n_embd * 2, n_ff, heads)
+    float *act_f32;           // [row][width of the op that wrote it]; null when no matrix is float
     // Attention partials of sequences with SeqPlan::partial >= 0: [row of the sequence][head]
     // [SeqPlan::n_segments][kPartialHeader + head_dim]
     float *partial;
-    float *logits;   // [max_selected][n_vocab]: selected rows
-    float *hidden;   // [max_rows][n_embd]: rows flagged PJ_ROW_HIDDEN, in order
+    float *logits;  // [max_selected][n_vocab]: selected rows
+    float *hidden;  // [max_rows][n_embd]: rows flagged PJ_ROW_HIDDEN, in order
     // [max_selected], by selected row, zero before a launch. Low half of the largest key: ~token.
     unsigned long long *best;
     // State: [slot][layer] window [taps - 1][channels], then matrices [value head][key][value]
     float *states;
     int64_t state_slot_floats, state_layer_floats, window_floats;
     // Pending speculative rows, [slot][layer][max_spec][pending_row_floats]: channels before the
-    // convolution, normalised keys, values, decay, beta
+    // convolution, then the projections of beta and of the decay (ops/gdn.cuh)
     float *pending;
     int64_t pending_row_floats;
     // KV pages, layout of cpu/kv_pool.h
@@ -63,15 +63,15 @@ struct StepArgs {
     int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits or argmax
     int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
-    int32_t n_segments;       // most attention segments of any sequence
+    int32_t n_segments;      // most attention segments of any sequence
     uint32_t barrier_start;  // value of the counter when the launch begins: 0
     const int32_t *row_token, *row_position, *row_seq;
     const uint32_t *row_flags;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
-    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first
-    const int32_t *hidden_rows;  // [n_hidden]
-    const int32_t *row_selected;  // [n_rows] index in selected, or -1
+    const int32_t *selected;          // [n_selected] row numbers, those with PJ_ROW_LOGITS first
+    const int32_t *hidden_rows;       // [n_hidden]
+    const int32_t *row_selected;      // [n_rows] index in selected, or -1
     const int32_t *row_hidden_index;  // [n_rows] index in hidden_rows, or -1
     int32_t n_hidden;
     const pj_seq *seqs;
@@ -79,14 +79,15 @@ struct StepArgs {
     const int32_t *page_table;
     const float *row_embedding;  // [n_rows][n_embd] f32: embedding rows, dequantised by the host
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host
-    const float *row_hidden;   // MTP steps: [n_rows][n_embd]
-    int32_t n_logits;          // selected rows 0 .. n_logits - 1 want their logits in buf.logits
+    const float *row_hidden;     // MTP steps: [n_rows][n_embd]
+    int32_t n_logits;            // selected rows 0 .. n_logits - 1 want their logits in buf.logits
+    long long *op_clock;         // [n_ops + 1]: cycles of CTA 0 after each op, last the start; null: not wanted
     DeviceShape shape;
     Buffers buf;
     int32_t ring_slots, ring_slot_bytes, act_slots;  // shared memory plan
 };
 
-constexpr int kSegment = 512;  // positions of one attention partial, as on the CPU
+constexpr int kSegment = 512;      // positions of one attention partial, as on the CPU
 constexpr int kPartialHeader = 8;  // floats before a partial's values: largest score, sum, padding
 
 }  // namespace pj::cuda

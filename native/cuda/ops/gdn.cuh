@@ -64,12 +64,46 @@ __device__ __forceinline__ float half_sum(GdnScratch &scratch, float x) {
     return sum;
 }
 
+// A speculative row that waits for its verdict: channels before the convolution, then the
+// projections that give beta and the decay of every value head.
+__device__ __forceinline__ float *pending_row(const StepArgs &s, int slot, int layer, int i) {
+    const int64_t row = (static_cast<int64_t>(slot) * s.shape.n_gdn_layers + layer) * s.max_spec + i;
+    return s.buf.pending + row * s.buf.pending_row_floats;
+}
+
+// Row i of a sequence: the accepted pending rows first, then the rows of this step.
+struct GdnInput {
+    const StepArgs &s;
+    const Op &op;
+    const pj_seq &seq;
+    int channels;
+
+    __device__ __forceinline__ float channel(int i, int channel) const {
+        return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + channel)
+                                : sum_parts(op.input[0], seq.row_begin + i - seq.n_accept, channel, gridDim.x);
+    }
+    __device__ __forceinline__ float beta(int i, int head) const {
+        return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + channels + head)
+                                : sum_parts(op.input[2], seq.row_begin + i - seq.n_accept, head, gridDim.x);
+    }
+    __device__ __forceinline__ float alpha(int i, int head) const {
+        const int at = channels + s.shape.n_gdn_head_v + head;
+        return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + at)
+                                : sum_parts(op.input[3], seq.row_begin + i - seq.n_accept, head, gridDim.x);
+    }
+};
+
+__device__ __forceinline__ int gdn_channels(const DeviceShape &shape) {
+    return (2 * shape.n_gdn_head_k + shape.n_gdn_head_v) * kGdnDim;
+}
+
 __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_seq &seq, int head,
                                       GdnScratch &scratch) {
     const DeviceShape &shape = s.shape;
     const int tid = threadIdx.x, column = tid & 127, half = tid >> 7;
     const int key_head = head % shape.n_gdn_head_k, key_width = shape.n_gdn_head_k * kGdnDim;
-    const int channels = 2 * key_width + shape.n_gdn_head_v * kGdnDim;
+    const int channels = gdn_channels(shape);
+    const GdnInput input = {s, op, seq, channels};
     // Threads of the lower half convolve the query and the value channel, the upper half the key's.
     const int channel = half ? key_width + key_head * kGdnDim + column : key_head * kGdnDim + column;
     const int value_channel = 2 * key_width + head * kGdnDim + column;
@@ -81,19 +115,23 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
     float S[64];
 #pragma unroll
     for (int i = 0; i < 64; ++i) S[i] = __ldcg(state + i * kGdnDim);
+    const auto save = [&] {
+#pragma unroll
+        for (int i = 0; i < 64; ++i) state[i * kGdnDim] = S[i];
+    };
 
     const float out_scale = 1.0f / sqrtf(static_cast<float>(kGdnDim));
-    for (int i = 0; i < seq.n_rows; ++i) {
-        const int row = seq.row_begin + i;
-        const float x = window.push(sum_parts(op.input[0], row, channel, gridDim.x), op.conv, channels, channel);
+    const int n_total = seq.n_accept + seq.n_rows, n_committed = n_total - seq.n_spec;
+    for (int i = 0; i < n_total; ++i) {
+        if (i == n_committed) save();
+        const int row = seq.row_begin + i - seq.n_accept;
+        const float x = window.push(input.channel(i, channel), op.conv, channels, channel);
         if (!half)
-            scratch.v[column] = value_window.push(sum_parts(op.input[0], row, value_channel, gridDim.x), op.conv,
-                                                  channels, value_channel);
+            scratch.v[column] = value_window.push(input.channel(i, value_channel), op.conv, channels, value_channel);
         const float length = half_sum(scratch, x * x);
         (half ? scratch.k : scratch.q)[column] = x * (1.0f / sqrtf(length + shape.rms_eps));
-        const float beta = sigmoid(sum_parts(op.input[2], row, head, gridDim.x));
-        const float decay =
-            expf(op.a[head] * softplus(sum_parts(op.input[3], row, head, gridDim.x) + op.dt_bias[head]));
+        const float beta = sigmoid(input.beta(i, head));
+        const float decay = expf(op.a[head] * softplus(input.alpha(i, head) + op.dt_bias[head]));
         consumers_sync();
         const float *k = scratch.k + half * 64, *q = scratch.q + half * 64;
         float kv = 0;
@@ -114,15 +152,14 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
         consumers_sync();
         o = (scratch.halves[0][column] + scratch.halves[1][column]) * out_scale;
         const float squares = half_sum(scratch, o * o);
-        if (!half) {
+        if (!half && i >= seq.n_accept) {
             const float z = sum_parts(op.input[1], row, head * kGdnDim + column, gridDim.x);
             const float r = 1.0f / sqrtf(squares / kGdnDim + shape.rms_eps);
             s.buf.heads[static_cast<int64_t>(row) * shape.n_gdn_head_v * kGdnDim + head * kGdnDim + column] =
                 o * r * op.norm[column] * (z * sigmoid(z));
         }
     }
-#pragma unroll
-    for (int i = 0; i < 64; ++i) state[i * kGdnDim] = S[i];
+    if (!seq.n_spec) save();
     consumers_sync();
 }
 
@@ -133,22 +170,40 @@ __device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, void *share
         gdn_head(s, op, s.seqs[item / heads], item % heads, scratch);
 }
 
-// After all heads have read the old windows: the last inputs of each sequence become the window.
-__device__ __noinline__ void op_advance_windows(const StepArgs &s, const Op &op) {
-    const int channels = (2 * s.shape.n_gdn_head_k + s.shape.n_gdn_head_v) * kGdnDim;
-    const int64_t n = static_cast<int64_t>(s.n_seqs) * channels;
+// After all heads have read the old ones: one channel's last committed inputs become the window, its
+// inputs of the speculative rows become pending.
+__device__ __forceinline__ void advance_channel(const StepArgs &s, const Op &op, const pj_seq &seq, int channel) {
+    const int channels = gdn_channels(s.shape);
+    const GdnInput input = {s, op, seq, channels};
+    float *window = gdn_window(s, seq.state_slot, op.layer) + channel;
+    const int n_committed = seq.n_accept + seq.n_rows - seq.n_spec;
+    float next[kConvTaps - 1];
+    for (int j = 0; j < kConvTaps - 1; ++j) {
+        const int from = n_committed - (kConvTaps - 1) + j;
+        next[j] = from < 0 ? __ldcg(window + static_cast<int64_t>(from + kConvTaps - 1) * channels)
+                           : input.channel(from, channel);
+    }
+    for (int j = 0; j < kConvTaps - 1; ++j) window[static_cast<int64_t>(j) * channels] = next[j];
+    for (int j = 0; j < seq.n_spec; ++j)
+        pending_row(s, seq.state_slot, op.layer, j)[channel] =
+            sum_parts(op.input[0], seq.row_begin + seq.n_rows - seq.n_spec + j, channel, gridDim.x);
+}
+
+__device__ __noinline__ void op_advance(const StepArgs &s, const Op &op) {
+    const int channels = gdn_channels(s.shape), heads = s.shape.n_gdn_head_v, width = channels + 2 * heads;
+    const int64_t n = static_cast<int64_t>(s.n_seqs) * width;
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x; i < n;
          i += static_cast<int64_t>(gridDim.x) * 256) {
-        const pj_seq &seq = s.seqs[i / channels];
-        const int channel = static_cast<int>(i % channels);
-        float *window = gdn_window(s, seq.state_slot, op.layer) + channel;
-        float next[kConvTaps - 1];
-        for (int j = 0; j < kConvTaps - 1; ++j) {
-            const int from = seq.n_rows - (kConvTaps - 1) + j;
-            next[j] = from < 0 ? __ldcg(window + static_cast<int64_t>(from + kConvTaps - 1) * channels)
-                               : sum_parts(op.input[0], seq.row_begin + from, channel, gridDim.x);
+        const pj_seq &seq = s.seqs[i / width];
+        const int at = static_cast<int>(i % width);
+        if (at < channels) {
+            advance_channel(s, op, seq, at);
+            continue;
         }
-        for (int j = 0; j < kConvTaps - 1; ++j) window[static_cast<int64_t>(j) * channels] = next[j];
+        const Parts &source = op.input[at < channels + heads ? 2 : 3];
+        for (int j = 0; j < seq.n_spec; ++j)
+            pending_row(s, seq.state_slot, op.layer, j)[at] =
+                sum_parts(source, seq.row_begin + seq.n_rows - seq.n_spec + j, (at - channels) % heads, gridDim.x);
     }
 }
 
