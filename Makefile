@@ -8,6 +8,8 @@
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
 #   make clean    remove .venv and build
 #
+# CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
+# architectures to compile for (default: those of the GPUs that are there).
 # eval, kl and bench print a short table last and fail when a recorded bound is missed.
 
 PYTHON ?= python3
@@ -17,20 +19,37 @@ MODEL  ?=
 DEVICE ?=
 URL    ?=
 ARGS   ?=
+CUDA   ?=
+ARCHS  ?=
 
 PY      := $(VENV)/bin/python
 BUILD   := build/release
 SOURCES := CMakeLists.txt $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 OPTIONS := $(if $(MODEL),--model $(MODEL)) $(if $(DEVICE),--device $(DEVICE))
 
-# The CUDA backend is built where its sources and nvcc are.
-HAS_CUDA := $(if $(wildcard native/cuda),yes)
-HAS_NVCC := $(if $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc)),yes)
-CUDA     := $(if $(and $(HAS_CUDA),$(HAS_NVCC)),ON,OFF)
-NO_CUDA  := $(if $(HAS_CUDA),$(if $(HAS_NVCC),,nvcc was not found),this version computes on the CPU)
+# The CUDA backend is built where its sources, nvcc and an NVIDIA GPU are, for the GPUs that are there.
+NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+GPUS := $(shell nvidia-smi -L 2>/dev/null | grep '^GPU ')
+ifeq ($(CUDA),0)
+    NO_CUDA := CUDA=0 was given
+else ifeq ($(wildcard native/cuda/*.cu),)
+    NO_CUDA := its sources are not here
+else ifeq ($(NVCC),)
+    NO_CUDA := nvcc was not found
+else ifeq ($(GPUS)$(filter 1,$(CUDA)),)
+    NO_CUDA := no NVIDIA GPU was found
+endif
+ifeq ($(if $(NO_CUDA),$(CUDA)),1)
+    $(error CUDA=1 was given, but there can be no CUDA backend: $(NO_CUDA))
+endif
+ifeq ($(ARCHS),)
+    CAPABILITIES := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -x '[0-9]*' | sort -u)
+    ARCHS := $(or $(shell echo $(CAPABILITIES) | tr ' ' ';'),86;90)
+endif
+DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval kl bench clean
+.PHONY: serve test native-test lint eval kl bench clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -48,7 +67,7 @@ native-test: $(VENV)/.package
 lint: $(VENV)/.lint
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	@find native -name '*.cc' -o -name '*.h' | xargs $(VENV)/bin/clang-format --dry-run -Werror
+	@find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | xargs $(VENV)/bin/clang-format --dry-run -Werror
 
 eval: $(VENV)/.package
 	$(PY) -m compat_tests.eval $(if $(URL),--url $(URL)) $(OPTIONS) $(ARGS)
@@ -70,10 +89,14 @@ $(VENV)/.build-tools:
 	$(PY) -m pip install --quiet --disable-pip-version-check "scikit-build-core>=0.11" cmake ninja
 	@touch $@
 
-$(VENV)/.package: pyproject.toml $(SOURCES) $(VENV)/.build-tools
-	@$(if $(NO_CUDA),echo "no CUDA backend in this build: $(NO_CUDA)")
+# Changes only when the settings do, so that CUDA=0 after a build with CUDA builds again.
+$(VENV)/.settings: FORCE | $(VENV)/.build-tools
+	@echo '$(DEFINES)' | cmp -s - $@ || echo '$(DEFINES)' >$@
+
+$(VENV)/.package: pyproject.toml $(SOURCES) $(VENV)/.build-tools $(VENV)/.settings
+	@echo '$(if $(NO_CUDA),no CUDA backend in this build: $(NO_CUDA),building the CUDA backend for: $(ARCHS))'
 	CMAKE_BUILD_PARALLEL_LEVEL=$$(nproc) $(PY) -m pip install --quiet --disable-pip-version-check \
-	    --no-build-isolation $(if $(filter ON,$(CUDA)),--config-settings=cmake.define.PJ_CUDA=ON) --editable .
+	    --no-build-isolation $(foreach define,$(DEFINES),--config-settings='cmake.define.$(define)') --editable .
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.package
