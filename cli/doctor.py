@@ -127,7 +127,7 @@ def check_device() -> str:
 
 
 def check_nvcc() -> str:
-    text = output_of("nvcc", "--version")
+    text = output_of("nvcc", "--version") or output_of("/usr/local/cuda/bin/nvcc", "--version")
     match = re.search(r"release ([\d.]+)", text or "")
     return f"nvcc {match.group(1)}" if match else "no nvcc (needed only to build a CUDA backend)"
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pyjet.server.errors import ApiError, json_type_name, type_error
 
+T = TypeVar("T")
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 FLOAT32_MAX = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
@@ -73,21 +74,20 @@ def read_float(
 
 def read_bool(body: Mapping[str, Any], name: str, default: bool) -> bool:
     """A JSON boolean, nothing else."""
-    value = body.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise type_error("boolean", value, name)
-    return value
+    return _read(body, name, default, bool, "boolean")
 
 
 def read_str(body: Mapping[str, Any], name: str, default: str) -> str:
     """A JSON string, nothing else."""
+    return _read(body, name, default, str, "string")
+
+
+def _read(body: Mapping[str, Any], name: str, default: T, kind: type[T], json_name: str) -> T:
     value = body.get(name)
     if value is None:
         return default
-    if not isinstance(value, str):
-        raise type_error("string", value, name)
+    if not isinstance(value, kind):
+        raise type_error(json_name, value, name)
     return value
 
 
@@ -113,5 +113,3 @@ def object_body(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ApiError(400, f"[json.exception.type_error.304] cannot use at() with {json_type_name(body)}")
     return body
-
-

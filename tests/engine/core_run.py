@@ -69,6 +69,12 @@ class Run:
         for wanted in requests:
             self.note(self.core.submit(wanted))
 
+    def submit_as(self, name: str, wanted: GenerationRequest) -> GenerationRequest:
+        """The request under its name, which is how it was submitted."""
+        named = replace(wanted, id=name)
+        self.submit(named)
+        return named
+
     def step(self) -> None:
         has_work = self.core.has_work
         events, batch = self.core.begin()
@@ -97,6 +103,15 @@ class Run:
 
     def last(self, name: str) -> Event:
         return self.events[name][-1]
+
+    def check_all_ended(self) -> list[FinishedEvent]:
+        """No request holds anything, and the counters are the sums over the finished requests, which are returned."""
+        counters = self.core.counters()
+        assert counters.pages_used == counters.requests_processing == counters.requests_deferred == 0
+        finished = [e for events in self.events.values() for e in events if isinstance(e, FinishedEvent)]
+        assert counters.predicted_tokens == sum(e.timings.predicted_n for e in finished)
+        assert counters.prompt_tokens == sum(e.timings.prompt_n for e in finished)
+        return finished
 
 
 SAMPLING = st.builds(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,8 +33,7 @@ def test_answers_do_not_depend_on_the_others(actions: list, max_rows: int, n_ctx
     for action in actions:
         if isinstance(action, GenerationRequest):
             name = f"r{len(wanted)}"
-            wanted[name] = replace(action, id=name)
-            run.submit(wanted[name])
+            wanted[name] = run.submit_as(name, action)
         elif isinstance(action, int):
             for _ in range(action):
                 run.step()
@@ -53,11 +50,7 @@ def test_answers_do_not_depend_on_the_others(actions: list, max_rows: int, n_ctx
             assert run.tokens(name) == tokens[: len(run.tokens(name))]
         else:
             assert (run.tokens(name), last.reason) == (tokens, reason)
-    counters = run.core.counters()
-    assert counters.pages_used == counters.requests_processing == counters.requests_deferred == 0
-    finished = [e for name in wanted for e in run.events[name] if isinstance(e, FinishedEvent)]
-    assert counters.predicted_tokens == sum(e.timings.predicted_n for e in finished)
-    assert counters.prompt_tokens == sum(e.timings.prompt_n for e in finished)
+    run.check_all_ended()
 
 
 def test_first_requests_take_the_highest_slots_then_the_least_recently_used() -> None:

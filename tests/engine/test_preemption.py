@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,8 +33,7 @@ def test_answers_are_those_of_a_request_alone(
     for action in actions:
         if isinstance(action, GenerationRequest):
             name = f"r{len(wanted)}"
-            wanted[name] = replace(action, id=name)
-            run.submit(wanted[name])
+            wanted[name] = run.submit_as(name, action)
         elif isinstance(action, int):
             run.steps(action)
         else:
@@ -46,11 +43,7 @@ def test_answers_are_those_of_a_request_alone(
     run.drain()
     for name, asked in wanted.items():
         check_answer(run, asked, was_cancelled=name in cancelled)
-    counters = run.core.counters()
-    assert counters.pages_used == counters.requests_processing == counters.requests_deferred == 0
-    finished = [e for name in wanted for e in run.events[name] if isinstance(e, FinishedEvent)]
-    assert counters.predicted_tokens == sum(e.timings.predicted_n for e in finished)
-    assert counters.prompt_tokens == sum(e.timings.prompt_n for e in finished)
+    finished, counters = run.check_all_ended(), run.core.counters()
     n_computed = sum(e.n_context for e in finished if e.reason != "cancelled")
     assert sum(run.native.steps) >= n_computed + counters.tokens_recomputed
     if not cancelled:
