@@ -27,7 +27,10 @@ def markdown(head: list[str], rows: list[list[str]], note: str) -> str:
 
 
 def kl_table(record: dict[str, Any]) -> str:
-    """KL divergence: for every file llama.cpp's own figures, then pyjet to llama.cpp with each KV type."""
+    """KL divergence: for every file llama.cpp's own figures, then pyjet to llama.cpp with each KV type.
+
+    A KV type whose bound counts the nudged file has its own line of llama.cpp's figures.
+    """
     rows: list[list[str]] = []
     files: set[str] = set()
     for result in record["results"]:
@@ -35,10 +38,16 @@ def kl_table(record: dict[str, Any]) -> str:
         if weights not in files:
             files.add(weights)
             rows.append([f"{weights}: llama.cpp itself", *_kl_figures(result["llama_cpp_own"])])
+        elif result["llama_cpp_nudged"]:
+            label = f"{weights}, {result['kv']} KV: llama.cpp, nudged"
+            rows.append([label, *_kl_figures(result["llama_cpp_own"])])
         rows.append([f"{weights}, {result['kv']} KV: pyjet", *_kl_figures(result["pyjet_pooled"])])
         rows.append(["ratio ± standard error", *result["compared"].values()])
+    fewer = {r["weights"]: r["tokens"] for r in record["results"] if r["tokens"] != record["tokens"]}
+    exceptions = "".join(f" ({weights}: {tokens})" for weights, tokens in fewer.items())
     note = (
-        f"{record['tokens']} tokens of Python source and agent chats in windows of {record['window_tokens']}; "
+        f"{record['tokens']} tokens{exceptions} of Python source and agent chats in windows of "
+        f"{record['window_tokens']}; "
         f"{record['pyjet']}; {record['device']}; {record['llama_cpp']}; {record['date']}."
     )
     return markdown(["KL divergence, nats", "mean", "median", "99%", "max", "same top token"], rows, note)

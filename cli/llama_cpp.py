@@ -161,13 +161,18 @@ class LlamaContext:
     """One sequence of a model, from position 0 on.
 
     n_ctx: tokens it can hold. kv_type: "f16" or "q8_0", for keys and values. n_threads: CPU workers.
+    flash: compute attention without storing the scores; None: where it can, its default. q8_0 needs it.
     """
 
-    def __init__(self, model: LlamaModel, n_ctx: int, kv_type: str = "f16", n_threads: int = 0):
+    def __init__(
+        self, model: LlamaModel, n_ctx: int, kv_type: str = "f16", n_threads: int = 0, *, flash: bool | None = None
+    ):
         self._model, self._library = model, model.library
         params = self._library.llama_context_default_params()
         params.n_ctx = params.n_batch = max(n_ctx + 8, 256)
         params.type_k = params.type_v = KV_TYPES[kv_type]
+        if flash is not None:
+            params.flash_attn_type = int(flash)
         if n_threads > 0:
             params.n_threads = params.n_threads_batch = n_threads
         self._handle = self._library.llama_init_from_model(model.handle, params)

@@ -10,60 +10,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.llama_cpp import LlamaCppError, LlamaModel
 from cli.sequence import open_engine
 from compat_tests.kl.bound import KvResult, Verdict, judge, misses
 from compat_tests.kl.divergence import stack
-from compat_tests.kl.measure import Job, JobResult, run_jobs, workers
-from compat_tests.kl.oracle import MODE_PAIRS, MODES
+from compat_tests.kl.measure import JobResult
+from compat_tests.kl.plan import KV_TYPES, run_all
 from compat_tests.kl.report import f16_note, record, save, table
-from compat_tests.kl.texts import TextError, Window, windows
+from compat_tests.kl.texts import TextError, windows
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
-from pyjet.native.config import KvType
 from tests.support.requantize import requantize
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "kl-cpu.json"
 WEIGHTS = ("Q4_K_M", "F16", "Q8_0")
-KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
-
-
-def make_jobs(files: dict[str, Path], suite: Sequence[Window]) -> list[Job]:
-    """Every window of every file with every KV type; the first one of each kind in all row paths."""
-    first = {kind: next(i for i, w in enumerate(suite) if w.kind == kind) for kind in {w.kind for w in suite}}
-    return [
-        Job(path, weights, kv_type, i, window.tokens, all_paths=i == first[window.kind])
-        for weights, path in files.items()
-        for kv_type in KV_TYPES
-        for i, window in enumerate(suite)
-    ]
-
-
-def run_all(jobs: list[Job], processes: int) -> dict[tuple[str, str], dict[int, JobResult]]:
-    """Results of all jobs: (weights, KV type) -> window -> result, with a progress bar on a terminal."""
-    found: dict[tuple[str, str], dict[int, JobResult]] = {}
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-    with workers(processes) as executor, bar:
-        task = bar.add_task("windows", total=len(jobs))
-        for job, result in run_jobs(executor, jobs):
-            found.setdefault((job.weights, job.kv_type), {})[job.window] = result
-            bar.update(task, advance=1, description=f"{job.weights}, {job.kv_type} KV")
-    return found
 
 
 def merge(kv_type: str, by_window: dict[int, JobResult]) -> KvResult:
     """One file's result of its windows."""
     parts = [by_window[i] for i in sorted(by_window)]
+    nudged = [part.nudged for part in parts if part.nudged]
     return KvResult(
         kv_type=kv_type,
-        own={pair: stack([part.own[pair] for part in parts]) for pair in MODE_PAIRS},
-        ours={mode: stack([part.ours[mode] for part in parts]) for mode in MODES},
+        own={pair: stack([part.own[pair] for part in parts]) for pair in parts[0].own},
+        ours={mode: stack([part.ours[mode] for part in parts]) for mode in parts[0].ours},
         paths_equal=all(part.paths_equal for part in parts),
+        nudged=stack(nudged) if nudged else None,
     )
 
 
@@ -78,7 +51,7 @@ def run(weights: Sequence[str], processes: int) -> tuple[list[Verdict], list[KvR
             name: embedded if name == "Q4_K_M" else requantize(embedded, Path(folder) / f"{name}.gguf", name)
             for name in weights
         }
-        found = run_all(make_jobs(files, suite), processes)
+        found = run_all(files, suite, processes, Path(folder))
     verdicts: list[Verdict] = []
     results: list[KvResult] = []
     for name in weights:
@@ -110,7 +83,7 @@ def main(weights: list[str], jobs: int | None, out: Path) -> None:
     """KL divergence of pyjet's CPU backend to llama.cpp on Python source and agent chats.
 
     The embedded model is compared as it is and after its weights were rewritten as F16 and Q8_0, each
-    with f16 and q8_0 KV. llama.cpp computes every window in three ways; the divergence between these
+    with f16 and q8_0 KV. llama.cpp computes every window in several ways; the divergence between these
     is the measure for pyjet's to them (F16: mean below 1e-4). docs/numerics.md explains the figures.
     Exit status 1 when a bound is missed or when pyjet's logits depend on how the rows were cut.
     """

@@ -1,8 +1,8 @@
 """The bound: pyjet may differ from llama.cpp by what llama.cpp differs from itself, up to sampling error.
 
-For one file, llama.cpp's own figure is the worst over its pairs of modes and over the KV types: some
-pairs of some files share a path and agree bit for bit, the level is what the others show. pyjet's
-figure is over its rows against all modes. The standard error of the difference comes from a bootstrap
+For one file, llama.cpp's own figure is the worst over its pairs of modes and over the KV types. With a KV
+type in which all modes agree bit for bit, llama.cpp on the nudged file counts as well, for that KV type
+only. pyjet's figure is over its rows against all modes. The standard error of the difference comes from a bootstrap
 over windows, in which rows are not independent (Efron and Tibshirani, "An Introduction to the
 Bootstrap", 1993, chapter 8); both figures are computed on the same resampled windows.
 """
@@ -32,6 +32,7 @@ class KvResult:
     own: dict[tuple[str, str], Sample]  # pair of llama.cpp's modes
     ours: dict[str, Sample]  # llama.cpp's mode -> pyjet against it
     paths_equal: bool  # pyjet's logits have the same bits in every row path
+    nudged: Sample | None = None  # llama.cpp on the nudged file against itself, where it has one mode only
 
     @property
     def pooled(self) -> Sample:
@@ -49,6 +50,7 @@ class Verdict:
     excess: Floats  # how much worse ours is; below 0: better
     standard_error: Floats  # of the excess
     paths_equal: bool
+    nudged: bool  # own counts the nudged file
 
     @property
     def within(self) -> dict[str, bool]:
@@ -58,15 +60,19 @@ class Verdict:
 
 
 def own_figures(results: Sequence[KvResult], chosen: np.ndarray | None = None) -> Floats:
-    """llama.cpp's own figures of a file: of each statistic the worst."""
-    each = np.array([s.figures(chosen).as_array() for result in results for s in result.own.values()])
-    return _SIGN * (_SIGN * each).max(axis=0)
+    """llama.cpp's own figures [KV types, statistics]: of each statistic the worst that counts for the cell."""
+    shared = [sample.figures(chosen).as_array() for result in results for sample in result.own.values()]
+    found = []
+    for result in results:
+        extra = [result.nudged.figures(chosen).as_array()] if result.nudged else []
+        found.append((_SIGN * np.array([*shared, *extra])).max(axis=0))
+    return _SIGN * np.array(found)
 
 
 def judge(weights: str, results: Sequence[KvResult]) -> list[Verdict]:
     """One verdict per KV type of a file."""
-    n_windows = len(next(iter(results[0].own.values())).kld)
     pooled = [result.pooled for result in results]
+    n_windows = len(pooled[0].kld)
 
     def figures(chosen: np.ndarray | None) -> tuple[Floats, Floats]:
         return own_figures(results, chosen), np.array([sample.figures(chosen).as_array() for sample in pooled])
@@ -82,11 +88,12 @@ def judge(weights: str, results: Sequence[KvResult]) -> list[Verdict]:
         Verdict(
             weights=weights,
             kv_type=result.kv_type,
-            own=Figures(*own.tolist()),
+            own=Figures(*own[i].tolist()),
             ours=Figures(*ours[i].tolist()),
-            excess=excess(own, ours[i]),
+            excess=excess(own[i], ours[i]),
             standard_error=standard_error[i],
             paths_equal=result.paths_equal,
+            nudged=result.nudged is not None,
         )
         for i, result in enumerate(results)
     ]

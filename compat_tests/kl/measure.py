@@ -8,11 +8,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 
 from cli.llama_cpp import LlamaModel, Tokens
-from compat_tests.kl.divergence import Sample, compare, log_softmax
-from compat_tests.kl.oracle import MODE_PAIRS, MODES, llama_logits
+from compat_tests.kl.divergence import Floats, Sample, compare, log_softmax
+from compat_tests.kl.oracle import distinct, llama_logits
 from compat_tests.kl.pyjet_logits import MAIN_PATH, ROW_PATHS, pyjet_logits, same_bits
 from pyjet.model.reader import Model, load_model
 from pyjet.native.config import KvType
@@ -20,40 +21,59 @@ from pyjet.native.config import KvType
 
 @dataclass(frozen=True)
 class Job:
-    """One window of one file with one KV type. all_paths: compute pyjet's logits in every row path."""
+    """One window of one file with one KV type.
+
+    modes: llama.cpp's modes to run. probe: drop those that repeat another bit for bit. nudged: the file
+    that stands for llama.cpp's noise where only one mode is left. all_paths: pyjet in every row path.
+    """
 
     path: Path
     weights: str
     kv_type: KvType
     window: int
     tokens: Tokens
+    modes: tuple[str, ...]
     all_paths: bool
+    probe: bool = False
+    nudged: Path | None = None
 
 
 @dataclass(frozen=True)
 class JobResult:
     own: dict[tuple[str, str], Sample]  # pair of llama.cpp's modes -> what they differ by
     ours: dict[str, Sample]  # llama.cpp's mode -> pyjet against it
+    nudged: Sample | None  # llama.cpp on the nudged file against itself on the file
     paths_equal: bool  # pyjet's row paths that ran gave the same bits
 
 
 @lru_cache(maxsize=1)
-def _open(path: Path) -> tuple[Model, LlamaModel]:
-    """The file in both engines; the one before it is closed when nothing refers to it."""
-    return load_model(path), LlamaModel(path)
+def _open(path: Path) -> Model:
+    return load_model(path)
+
+
+@lru_cache(maxsize=2)  # the file and its nudged copy
+def _open_llama(path: Path) -> LlamaModel:
+    return LlamaModel(path)
 
 
 def run_job(job: Job) -> JobResult:
     """Evaluate one window with llama.cpp's modes and with pyjet, and compare them."""
-    model, llama = _open(job.path)
-    paths = pyjet_logits(model, job.tokens, job.kv_type, ROW_PATHS if job.all_paths else [MAIN_PATH])
+    paths = pyjet_logits(_open(job.path), job.tokens, job.kv_type, ROW_PATHS if job.all_paths else [MAIN_PATH])
     ours = log_softmax(paths[MAIN_PATH])
-    theirs = {mode: log_softmax(llama_logits(llama, job.tokens, mode, job.kv_type)) for mode in MODES}
+    logits = {mode: llama_logits(_open_llama(job.path), job.tokens, mode, job.kv_type) for mode in job.modes}
+    theirs = {mode: log_softmax(rows) for mode, rows in (distinct(logits) if job.probe else logits).items()}
     return JobResult(
-        own={(a, b): compare(theirs[a], theirs[b]) for a, b in MODE_PAIRS},
-        ours={mode: compare(theirs[mode], ours) for mode in MODES},
+        own={(a, b): compare(theirs[a], theirs[b]) for a, b in combinations(theirs, 2)},
+        ours={mode: compare(rows, ours) for mode, rows in theirs.items()},
+        nudged=_nudged(job, job.nudged, theirs[job.modes[0]]) if job.nudged else None,
         paths_equal=same_bits(paths),
     )
+
+
+def _nudged(job: Job, path: Path, base: Floats) -> Sample:
+    """The job's one mode on the nudged file against the same mode on the file."""
+    rows = llama_logits(_open_llama(path), job.tokens, job.modes[0], job.kv_type)
+    return compare(base, log_softmax(rows))
 
 
 @contextmanager

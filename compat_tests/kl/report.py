@@ -22,12 +22,17 @@ _HEAD = f"{'file':8} {'KV':5} {'KL divergence, nats':20}" + "".join(
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Per file llama.cpp's own figures, then pyjet's and how they compare; ! marks what is out of bounds."""
+    """Per file llama.cpp's own figures, then pyjet's and how they compare; ! marks what is out of bounds.
+
+    A cell that counts the nudged file has its own line of llama.cpp's figures.
+    """
     lines, weights = [_HEAD, "-" * len(_HEAD)], ""
     for v in verdicts:
         if v.weights != weights:
-            weights = v.weights
-            lines.append(f"{weights:8} {'':5} {'llama.cpp itself':20}{_numbers(v.own)}")
+            lines.append(f"{v.weights:8} {'':5} {'llama.cpp itself':20}{_numbers(v.own)}")
+        elif v.nudged:
+            lines.append(f"{'':8} {v.kv_type:5} {'llama.cpp, nudged':20}{_numbers(v.own)}")
+        weights = v.weights
         lines.append(f"{'':8} {v.kv_type:5} {'pyjet to llama.cpp':20}{_numbers(v.ours)}")
         lines.append(f"{'':8} {'':5} {'  ratio ± std. error':20}" + "".join(f" {cell:>12}" for cell in ratios(v)))
     return "\n".join(lines)
@@ -79,7 +84,7 @@ def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], isa: str, s
         "pyjet": build_info(),
         "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
         "texts": fingerprints(),
-        "tokens": int(results[0].pooled.kld.size // len(results[0].ours)),
+        "tokens": max(map(_tokens, results)),
         "window_tokens": WINDOW_TOKENS,
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED, "standard_errors": STANDARD_ERRORS},
         "seconds": round(seconds),
@@ -92,7 +97,9 @@ def _entry(v: Verdict, r: KvResult) -> dict[str, Any]:
     return {
         "weights": v.weights,
         "kv": v.kv_type,
+        "tokens": _tokens(r),
         "llama_cpp": {f"{a} vs {b}": _rounded(sample.figures()) for (a, b), sample in r.own.items()},
+        "llama_cpp_nudged": _rounded(r.nudged.figures()) if r.nudged else None,
         "pyjet": {mode: _rounded(sample.figures()) for mode, sample in r.ours.items()},
         "llama_cpp_own": _rounded(v.own),
         "pyjet_pooled": _rounded(v.ours),
@@ -101,6 +108,10 @@ def _entry(v: Verdict, r: KvResult) -> dict[str, Any]:
         "within": v.within,
         "row_paths_equal": v.paths_equal,
     }
+
+
+def _tokens(r: KvResult) -> int:
+    return next(iter(r.ours.values())).kld.size
 
 
 def _rounded(f: Figures) -> dict[str, float]:

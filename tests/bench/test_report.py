@@ -32,6 +32,30 @@ def test_a_marked_table_is_replaced_and_the_rest_stays(results: Path) -> None:
     assert report.fill(filled) == filled
 
 
+def test_kl_table_names_files_with_fewer_tokens_and_the_nudged_file() -> None:
+    figures = {"mean": 1e-4, "median": 1e-5, "p99": 1e-3, "max": 1e-2, "top1": 0.99}
+    own = {"llama_cpp_own": figures, "llama_cpp_nudged": None, "pyjet_pooled": figures, "compared": {"mean": "1.00"}}
+    head = dict.fromkeys(("pyjet", "device", "llama_cpp", "date"), "x")
+    table = report.kl_table(
+        {
+            **head,
+            "tokens": 200,
+            "window_tokens": 100,
+            "results": [
+                {"weights": "F16", "kv": "f16", "tokens": 100, **own},
+                {"weights": "Q8_0", "kv": "f16", "tokens": 200, **own},
+                {"weights": "Q8_0", "kv": "q8_0", "tokens": 200, **own, "llama_cpp_nudged": figures},
+            ],
+        }
+    )
+    assert "200 tokens (F16: 100) of" in table
+    assert [line.split("|")[1].strip() for line in table.splitlines() if "llama.cpp" in line] == [
+        "F16: llama.cpp itself",
+        "Q8_0: llama.cpp itself",
+        "Q8_0, q8_0 KV: llama.cpp, nudged",
+    ]
+
+
 def test_every_table_of_the_readme_is_recorded() -> None:
     text = (report.ROOT / "README.md").read_text(encoding="utf-8")
     names = [match["name"] for match in report.MARKED.finditer(text)]

@@ -83,6 +83,19 @@ def test_own_figures_are_the_worst_of_a_file() -> None:
     assert misses(beside[1]) == []
 
 
+def test_the_nudged_file_counts_for_its_kv_type_only() -> None:
+    low, level, none = sample(1e-4), sample(1.5e-4), sample(0.0)
+    alone = KvResult("q8_0", {}, {"batch 512": level}, True, nudged=level)
+    f16, q8_0 = judge("Q8_0", [result(level, low), alone])
+    assert (f16.nudged, q8_0.nudged) == (False, True)
+    assert f16.own == low.figures()
+    assert q8_0.own == level.figures()
+    assert misses(f16) != []
+    assert misses(q8_0) == []
+    lower = KvResult("q8_0", {}, {"batch 512": low}, True, nudged=none)
+    assert judge("Q8_0", [result(low, low), lower])[1].own == low.figures()
+
+
 def test_judging_twice_gives_the_same() -> None:
     first, second = (verdict("Q8_0", sample(1e-4, seed=1), sample(1e-4)) for _ in range(2))
     assert np.array_equal(first.standard_error, second.standard_error)
@@ -112,6 +125,8 @@ def test_table_and_ratios() -> None:
     assert ratios(bad)[0].endswith("!")
     assert len(table([good, bad]).splitlines()) == 7
     assert ratios(verdict("Q8_0", level, sample(0.0)))[0].endswith("!")
+    nudged = KvResult("q8_0", {}, {"batch 512": level}, True, nudged=level)
+    assert "llama.cpp, nudged" in table(judge("Q8_0", [result(level, level), nudged]))
 
 
 def test_record_is_json(tmp_path: Path) -> None:
@@ -122,4 +137,5 @@ def test_record_is_json(tmp_path: Path) -> None:
     assert found["tokens"] == 600
     assert found["results"][0]["pyjet"]["single"]["mean"] == pytest.approx(1e-4, rel=0.1)
     assert found["results"][0]["within"]["mean"] is True
+    assert found["results"][0]["llama_cpp_nudged"] is None
     assert sorted(found["texts"]) == ["eval-chats.jsonl", "kl-python.txt"]
