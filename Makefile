@@ -6,7 +6,7 @@
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
 #   make kl       KL divergence of the CPU backend to llama.cpp
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
-#   make clean    remove .venv and build
+#   make clean    remove .venv, build and .cache
 #
 # CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
 # architectures to compile for (default: those of the GPUs that are there).
@@ -79,7 +79,7 @@ bench: $(VENV)/.package $(VENV)/.test
 	$(VENV)/bin/pyjet bench --compare-llama --min-ratio 0.7 --out bench/results/bench-cpu.json $(OPTIONS) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build .cache
 
 # ------------------------------------------------------------------------------------------ set-up
 # Each step leaves a stamp in the virtual environment, so the second run starts at once.
