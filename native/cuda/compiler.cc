@@ -6,7 +6,9 @@
 #include <initializer_list>
 
 #include "core/quants.h"
+#include "core/status.h"
 #include "cuda/pack_unit.h"
+#include "cuda/split.h"
 
 namespace pj::cuda {
 
@@ -260,12 +262,11 @@ void append_gemm(std::string &text, const Gemm &g) {
 }  // namespace
 
 int most_parts(int n_blocks, int k_units, int n_cta) {
-    const int64_t n = int64_t{n_blocks} * k_units, g = std::min<int64_t>(n_cta, n);
-    const auto owner = [&](int64_t unit) { return ((unit + 1) * g - 1) / n; };
-    int64_t most = 1;
-    for (int64_t first = 0; first < n; first += k_units)
-        most = std::max(most, owner(first + k_units - 1) - owner(first) + 1);
-    return static_cast<int>(most);
+    if (int64_t{n_blocks} * k_units * n_cta > INT32_MAX)
+        fail(PJ_ERR_MODEL, "a matrix of %d x %d units is too large for the CUDA backend", n_blocks, k_units);
+    int most = 1;
+    for (int block = 0; block < n_blocks; ++block) most = std::max(most, split_parts(n_blocks, k_units, block, n_cta));
+    return most;
 }
 
 Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, PartsMemory memory) {

@@ -80,8 +80,9 @@ const Program &CudaEngine::program_of(int kind, bool first) const {
 void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int first) {
     fill_blob(in, wanted, first);
     const int n_ops = blob_args_->n_ops;
+    const size_t shared = rings_[blob_args_->pass_tiles - 1].shared_bytes;
     blob_.send(stream_);
-    check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
+    check(launch_megakernel(device_args_, device_.n_sm, shared, stream_), "starting a step on the GPU");
     if (config_.profile) add_times(program_of(in.kind, first == 0), n_ops);
 }
 
@@ -97,6 +98,9 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
 
     const int32_t *selected = wanted.selected.data() + first;
     a.n_rows = in.n_rows;
+    a.pass_tiles = std::min((in.n_rows + 7) / 8, kPassTiles);
+    a.ring_slots = rings_[a.pass_tiles - 1].ring_slots;
+    a.act_slots = rings_[a.pass_tiles - 1].act_slots;
     a.n_seqs = in.n_seqs;
     a.n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     a.n_logits = std::clamp(wanted.n_logits - first, 0, a.n_selected);

@@ -45,8 +45,14 @@ class CudaEngine final : public Engine {
     std::vector<pj_op_time> op_times() const override { return times_; }
 
   private:
+    struct Rings {
+        int ring_slots, act_slots;
+        size_t shared_bytes;
+    };
+
     // Sizes and places of everything, before anything is allocated (plan.cc).
     void plan_shared_memory();
+    Rings plan_rings(size_t limit, int tiles) const;
     void plan_states();
     void check_memory() const;
     void allocate();
@@ -78,7 +84,7 @@ class CudaEngine final : public Engine {
     int64_t window_floats_, layer_floats_, slot_floats_, pending_row_floats_;
     int64_t partial_floats_;
     StepArgs base_ = {};  // what does not change from step to step
-    size_t shared_bytes_ = 0;
+    Rings rings_[3];      // for launches with 1, 2 and 3 or more row tiles
 
     DeviceBuffer<float> parts_residual_, parts_wide_, floats_;
     DeviceBuffer<float> states_, pending_rows_;

@@ -16,13 +16,23 @@ namespace {
 struct Shared {
     Ring weights, acts;
     uint8_t *scratch;
+    float *factor;  // [kPassTiles * 8]
+};
+
+// Where the consumers are in the op list.
+struct Walk {
+    uint32_t use = 0;    // of the rings
+    uint32_t stage = 0;  // grid stages passed
+    // What Shared::factor holds: the factors of these rows as of a stage; 0: ones.
+    uint32_t factor_stage = ~0u;
+    int factor_row = -1;
 };
 
 __device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memory) {
     Shared out;
     out.weights = {memory, nullptr, nullptr, s.ring_slots, s.ring_slot_bytes};
     memory += static_cast<int64_t>(s.ring_slots) * s.ring_slot_bytes;
-    out.acts = {memory, nullptr, nullptr, s.act_slots, static_cast<int>(kPassTiles * sizeof(ActTile))};
+    out.acts = {memory, nullptr, nullptr, s.act_slots, static_cast<int>(s.pass_tiles * sizeof(ActTile))};
     memory += static_cast<int64_t>(s.act_slots) * out.acts.slot_bytes;
     out.scratch = memory;
     uint64_t *barriers = reinterpret_cast<uint64_t *>(memory + kScratchBytes);
@@ -30,6 +40,7 @@ __device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memo
     out.weights.empty = barriers + s.ring_slots;
     out.acts.full = barriers + 2 * s.ring_slots;
     out.acts.empty = out.acts.full + s.act_slots;
+    out.factor = reinterpret_cast<float *>(out.acts.empty + s.act_slots);
     return out;
 }
 
@@ -60,14 +71,15 @@ __device__ __forceinline__ void for_each_gemm(const StepArgs &s, const Body &bod
 __device__ __forceinline__ void load_weights(const StepArgs &s, const Ring &ring, int lane) {
     uint32_t use = 0;
     for_each_gemm(s, [&](const Gemm &gemm, uint32_t) {
-        const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
-        const int64_t begin = split_begin(n_units, blockIdx.x, gridDim.x),
-                      end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
+        const int n_units = gemm.n_blocks * gemm.k_units;
+        const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
+        const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
         const int bytes = unit_bytes(gemm.format);
-        for (int row = 0; row < gemm_rows_of(s, gemm); row += kPassTiles * 8)
-            for (int64_t unit = begin; unit < end; ++unit, ++use) {
+        for (int row = 0; row < gemm_rows_of(s, gemm); row += s.pass_tiles * 8)
+            for (int unit = begin; unit < end; ++unit, ++use) {
                 ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), gemm.weight + unit * bytes, bytes, ring.full_of(use), lane);
+                copy_to_slot(ring.slot(use), gemm.weight + static_cast<int64_t>(unit) * bytes, bytes, ring.full_of(use),
+                             lane);
             }
     });
 }
@@ -77,36 +89,50 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const Ring &
     for_each_gemm(s, [&](const Gemm &gemm, uint32_t stage) {
         wait_stage(s.buf.barrier, s.barrier_start, stage);
         fence_for_copies();
-        const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
-        const int64_t begin = split_begin(n_units, blockIdx.x, gridDim.x),
-                      end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
+        const int n_units = gemm.n_blocks * gemm.k_units;
+        const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
+        const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
         const ActTile *act = gemm.act_span == 256 ? s.buf.act256 : s.buf.act32;
         const int n_rows = gemm_rows_of(s, gemm), n_tiles = (n_rows + 7) / 8;
-        for (int tile = 0; tile < n_tiles; tile += kPassTiles) {
-            const int bytes = min(kPassTiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
-            for (int64_t unit = begin; unit < end; ++unit, ++use) {
+        for (int tile = 0; tile < n_tiles; tile += s.pass_tiles) {
+            const int bytes = min(s.pass_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
+            for (int unit = begin; unit < end; ++unit, ++use) {
                 ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), act + unit % gemm.k_units * s.row_tiles + tile, bytes, ring.full_of(use),
-                             lane);
+                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(unit % gemm.k_units) * s.row_tiles + tile,
+                             bytes, ring.full_of(use), lane);
             }
         }
     });
 }
 
+// Matrices side by side share their rows' factors.
+__device__ __forceinline__ void update_factors(const StepArgs &s, const Gemm &gemm, int first, int n_rows,
+                                               float *factor, Walk &walk) {
+    const uint32_t stage = gemm.row_factor ? walk.stage + 1 : 0;
+    if (walk.factor_stage == stage && (stage == 0 || walk.factor_row == first)) return;
+    walk.factor_stage = stage;
+    walk.factor_row = first;
+    const int lane = threadIdx.x & 31;
+    consumers_sync();  // the last block that used the old ones is done
+    for (int i = threadIdx.x >> 5; i < kPassTiles * 8; i += kConsumerWarps) {
+        const float value = stage && first + i < n_rows ? row_factor(s, first + i, lane) : 1.0f;
+        if (lane == 0) factor[i] = value;
+    }
+    consumers_sync();
+}
+
 // The consumers' side of a GEMM; advances the ring uses as the loaders do.
-__device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, const Shared &shared, uint32_t &use) {
+__device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, const Shared &shared, Walk &walk) {
+    uint32_t &use = walk.use;
     const int n_rows = gemm_rows_of(s, gemm);
     if (!is_tiled(gemm)) return gemm_float(s, gemm, n_rows);
-    const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
+    const int n_units = gemm.n_blocks * gemm.k_units;
     const int mine =
         static_cast<int>(split_begin(n_units, blockIdx.x + 1, gridDim.x) - split_begin(n_units, blockIdx.x, gridDim.x));
-    float *factor = reinterpret_cast<float *>(shared.scratch);
-    for (int row = 0; row < n_rows; row += kPassTiles * 8) {
-        const GemmPass pass = {row, min(kPassTiles * 8, n_rows - row), factor, factor + 256, use, use};
-        if (threadIdx.x < kPassTiles * 8)
-            factor[threadIdx.x] =
-                gemm.row_factor && row + threadIdx.x < n_rows ? row_factor(s, row + threadIdx.x) : 1.0f;
-        consumers_sync();
+    float *reduce = reinterpret_cast<float *>(shared.scratch);
+    for (int row = 0; row < n_rows; row += s.pass_tiles * 8) {
+        const GemmPass pass = {row, min(s.pass_tiles * 8, n_rows - row), shared.factor, reduce, use, use};
+        update_factors(s, gemm, row, n_rows, shared.factor, walk);
         if (gemm.format == kTileQ4K)
             gemm_rows<kTileQ4K>(gemm, pass, shared.weights, shared.acts);
         else if (gemm.format == kTileQ5K)
@@ -116,11 +142,10 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, con
         else
             gemm_rows<kTileQ8>(gemm, pass, shared.weights, shared.acts);
         use += mine;
-        consumers_sync();
     }
 }
 
-__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, uint32_t &use) {
+__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, Walk &walk) {
     float *scratch = reinterpret_cast<float *>(shared.scratch);
     switch (op.kind) {
         case OpKind::kEmbed:
@@ -130,7 +155,7 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
         case OpKind::kResidual:
             return op_residual(s, op);
         case OpKind::kGemm:
-            return op_gemm(s, op.gemm, shared, use);
+            return op_gemm(s, op.gemm, shared, walk);
         case OpKind::kGdn:
             return op_gdn(s, op, scratch);
         case OpKind::kQuantHeads:
@@ -164,12 +189,12 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     if (warp == kConsumerWarps) return load_weights(s, shared.weights, lane);
     if (warp == kConsumerWarps + 1) return load_activations(s, shared.acts, lane);
-    uint32_t use = 0, stage = 0;
+    Walk walk;
     if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[s.n_ops] = clock64();
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = s.ops[i];
-        run_op(s, op, shared, use);
-        if (op.flags & kOpBarrier) grid_stage(s.buf.barrier, s.barrier_start, ++stage);
+        run_op(s, op, shared, walk);
+        if (op.flags & kOpBarrier) grid_stage(s.buf.barrier, s.barrier_start, ++walk.stage);
         if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[i] = clock64();
     }
 }

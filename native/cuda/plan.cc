@@ -75,6 +75,7 @@ void require(bool ok, const char *what, int value, const char *needed) {
 Device open_checked(const Shape &s, int index) {
     require(s.head_dim == 256, "attention head width", s.head_dim, "256");
     require(s.rope_dim == 64, "number of rotated dimensions", s.rope_dim, "64");
+    require(s.head_group() <= kConsumerWarps, "number of query heads per key/value head", s.head_group(), "8 or fewer");
     require(s.gdn_dim == 128, "GDN head width", s.gdn_dim, "128");
     require(s.conv_kernel == 4, "number of convolution taps", s.conv_kernel, "4");
     require(s.n_embd % kUnitInputs == 0, "hidden width", s.n_embd, "a multiple of 256");
@@ -128,22 +129,22 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config)
     fill_constants();
 }
 
-// The deepest rings that fit: twice as many units of weights as of activations.
+// The deepest rings that fit, for launches of 1, 2 and 3 row tiles a pass.
 void CudaEngine::plan_shared_memory() {
     const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
-    const int slot_bytes = std::max((weights_.max_unit_bytes() + 127) / 128 * 128, 128);
-    for (int acts : {8, 6, 4, 3, 2}) {
+    base_.ring_slot_bytes = std::max((weights_.max_unit_bytes() + 127) / 128 * 128, 128);
+    for (int tiles = 1; tiles <= kPassTiles; ++tiles) rings_[tiles - 1] = plan_rings(limit, tiles);
+}
+
+// As many units of weights as of activations, and more of weights: they wait for nobody.
+CudaEngine::Rings CudaEngine::plan_rings(size_t limit, int tiles) const {
+    for (int acts : {12, 8, 6, 4, 3, 2}) {
         int ring = 0;
-        while (ring < 64 && shared_bytes(ring + 1, slot_bytes, acts) <= limit) ++ring;
-        if (ring < (acts > 2 ? 2 * acts : 2)) continue;
-        base_.ring_slots = ring;
-        base_.ring_slot_bytes = slot_bytes;
-        base_.act_slots = acts;
-        shared_bytes_ = shared_bytes(ring, slot_bytes, acts);
-        return;
+        while (ring < 64 && shared_bytes(ring + 1, base_.ring_slot_bytes, acts, tiles) <= limit) ++ring;
+        if (ring >= std::max(2, acts)) return {ring, acts, shared_bytes(ring, base_.ring_slot_bytes, acts, tiles)};
     }
     fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, at least %zu are needed; use the CPU device",
-         device_.name.c_str(), device_.shared_limit, shared_bytes(2, slot_bytes, 2) + kStaticShared);
+         device_.name.c_str(), device_.shared_limit, shared_bytes(2, base_.ring_slot_bytes, 2, tiles) + kStaticShared);
 }
 
 void CudaEngine::plan_states() {

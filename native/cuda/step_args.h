@@ -33,7 +33,7 @@ struct Buffers {
     float *hidden;  // [max_rows][n_embd]: rows flagged PJ_ROW_HIDDEN, in order
     // [max_selected], by selected row, zero before a launch. Low half of the largest key: ~token.
     unsigned long long *best;
-    // State: [slot][layer] window [taps - 1][channels], then matrices [value head][key][value]
+    // State: [slot][layer] window [taps - 1][channels], then matrices [value head] in blocks of 16 columns
     float *states;
     int64_t state_slot_floats, state_layer_floats, window_floats;
     // Pending speculative rows, [slot][layer][max_spec][pending_row_floats]: channels before the
@@ -84,7 +84,8 @@ struct StepArgs {
     long long *op_clock;         // [n_ops + 1]: cycles of CTA 0 after each op, last the start; null: not wanted
     DeviceShape shape;
     Buffers buf;
-    int32_t ring_slots, ring_slot_bytes, act_slots;  // shared memory plan
+    // Shared memory of this launch. pass_tiles: row tiles that share one read of the weights, 1..3.
+    int32_t ring_slots, ring_slot_bytes, act_slots, pass_tiles;
 };
 
 constexpr int kSegment = 512;      // positions of one attention partial, as on the CPU

@@ -161,7 +161,9 @@ def test_differences_are_seen(engine_for: MakeEngine, baseline: Baseline) -> Non
         return engine.step(make_batch(Part([TOKENS[1290]], position, 0, page_table))).logits[0].copy()
 
     assert same_bits(next_logits(pages, 1290), expected[1290])
-    assert not same_bits(next_logits([pages[1], pages[0], *pages[2:]], 1290), expected[1290])
+    # Not the first two: a backend may merge pages pairwise, and the first sum does not know its order.
+    swapped = [pages[0], pages[3], pages[2], pages[1], *pages[4:]]
+    assert not same_bits(next_logits(swapped, 1290), expected[1290])
     assert not same_bits(next_logits(pages, 1291), expected[1290])
     other = [*TOKENS[:3], (TOKENS[3] + 1) % N_VOCAB, *TOKENS[4:600]]
     assert not same_bits(run_alone(engine, other, 600)[-1], expected[599])

@@ -1,7 +1,7 @@
 // Paged attention with heads of 256.
 //
 // Order of sums: positions are cut at absolute multiples of 512 (segments). In a segment warp w
-// takes positions 64 w .. 64 w + 63 one by one with an online softmax; warps are merged in order,
+// takes positions 64 w .. 64 w + 63, four at a time, with an online softmax; warps are merged in order,
 // then segments. Rows beside each other change nothing.
 #pragma once
 
@@ -154,13 +154,28 @@ struct Softmax {
     Lane8 values;
 };
 
-__device__ __forceinline__ void add_position(Softmax &m, float score, const Lane8 &v) {
-    const float largest = fmaxf(m.largest, score);
-    const float keep = expf(m.largest - largest), weight = expf(score - largest);
-    m.largest = largest;
-    m.sum = m.sum * keep + weight;
+// n <= kTogether positions join: one new maximum, then values in order.
+constexpr int kTogether = 4;  // positions whose loads are in flight at a time
+
+__device__ __forceinline__ void add_positions(Softmax &m, const float (&score)[kTogether], const Lane8 (&v)[kTogether],
+                                              int n) {
+    float largest = m.largest;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) m.values.v[i] = fmaf(weight, v.v[i], m.values.v[i] * keep);
+    for (int j = 0; j < kTogether; ++j)
+        if (j < n) largest = fmaxf(largest, score[j]);
+    const float keep = expf(m.largest - largest);
+    m.largest = largest;
+    m.sum *= keep;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) m.values.v[i] *= keep;
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+        if (j >= n) break;
+        const float weight = expf(score[j] - largest);
+        m.sum += weight;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) m.values.v[i] = fmaf(weight, v[j].v[i], m.values.v[i]);
+    }
 }
 
 __device__ __forceinline__ void merge(Softmax &m, float largest2, float sum2, const Lane8 &values) {
@@ -173,54 +188,98 @@ __device__ __forceinline__ void merge(Softmax &m, float largest2, float sum2, co
     for (int i = 0; i < 8; ++i) m.values.v[i] = m.values.v[i] * keep + values.v[i] * take;
 }
 
-// One row and key/value head over one segment, by all consumer warps: the merged softmax of head h
-// ends in the registers of warp h.
-__device__ __forceinline__ Softmax attend_segment(const StepArgs &s, const Op &op, const Lane8 (&q)[kMaxGroup], int row,
-                                                  int kv_head, int segment, float *shared) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = s.shape.n_head / s.shape.n_head_kv;
-    const pj_seq &seq = s.seqs[s.row_seq[row]];
-    Softmax m[kMaxGroup];
+// One warp over its positions of a segment, for H query heads.
+template <int H>
+__device__ __forceinline__ void attend_positions(const StepArgs &s, const Op &op, const pj_seq &seq, const float *query,
+                                                 int kv_head, int first, int last, Softmax (&m)[H]) {
+    const int lane = threadIdx.x & 31;
+    Lane8 q[H];
 #pragma unroll
-    for (int h = 0; h < kMaxGroup; ++h) m[h] = {kNoScore, 0.0f, {}};
+    for (int h = 0; h < H; ++h) {
+        q[h] = load256(query + h * kHeadDim, lane);
+        m[h] = {kNoScore, 0.0f, {}};
+    }
     const float factor = 1.0f / sqrtf(static_cast<float>(kHeadDim));
-    const int first = segment * kSegment + warp * (kSegment / kConsumerWarps);
-    const int last = min(first + kSegment / kConsumerWarps, s.row_position[row] + 1);
-    for (int position = first; position < last; ++position) {
+    const int64_t k_at = k_offset(s, op.layer, kv_head), v_at = v_offset(s, op.layer, kv_head);
+    const int64_t k_bytes = kv_row_bytes(s.kv_type_k), v_bytes = kv_row_bytes(s.kv_type_v);
+    // Multiples of 4 from the segment's start, so always in one page.
+    for (int position = first; position < last; position += kTogether) {
         const uint8_t *page = page_of(s, seq, position);
-        const int offset = position % s.page_tokens;
-        const Lane8 k =
-            load_kv(page + k_offset(s, op.layer, kv_head) + offset * kv_row_bytes(s.kv_type_k), s.kv_type_k, lane);
-        const Lane8 v =
-            load_kv(page + v_offset(s, op.layer, kv_head) + offset * kv_row_bytes(s.kv_type_v), s.kv_type_v, lane);
+        const int offset = position % s.page_tokens, n = min(kTogether, last - position);
+        Lane8 k[kTogether], v[kTogether];
 #pragma unroll
-        for (int h = 0; h < kMaxGroup; ++h) {
-            if (h >= group) break;
-            float dot = 0;
+        for (int j = 0; j < kTogether; ++j) {
+            const int at = offset + min(j, n - 1);  // beyond the last: loaded again, not used
+            k[j] = load_kv(page + k_at + at * k_bytes, s.kv_type_k, lane);
+            v[j] = load_kv(page + v_at + at * v_bytes, s.kv_type_v, lane);
+        }
 #pragma unroll
-            for (int i = 0; i < 8; ++i) dot = fmaf(q[h].v[i], k.v[i], dot);
-            add_position(m[h], warp_sum(dot) * factor, v);
+        for (int h = 0; h < H; ++h) {
+            float score[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                score[j] = 0;
+#pragma unroll
+                for (int i = 0; i < 8; ++i) score[j] = fmaf(q[h].v[i], k[j].v[i], score[j]);
+            }
+#pragma unroll
+            for (int step = 16; step > 0; step /= 2)
+#pragma unroll
+                for (int j = 0; j < kTogether; ++j) score[j] += __shfl_xor_sync(~0u, score[j], step);
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) score[j] *= factor;
+            add_positions(m[h], score, v, n);
         }
     }
-    Softmax total = {kNoScore, 0.0f, {}};
+}
+
+__device__ __forceinline__ void share256(float *shared, int lane, const Lane8 &x) {
+    float4 *at = reinterpret_cast<float4 *>(shared + lane_column(lane));
+    at[0] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+    at[4] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
+}
+
+static_assert(3 * kConsumerWarps * kPartialFloats * 4 <= kScratchBytes, "partials of three heads");
+
+// H heads from head `first_head` of the group on, by all consumer warps: the merged softmax of head h
+// ends in `total` of warp h.
+template <int H>
+__device__ __noinline__ void attend_heads(const StepArgs &s, const Op &op, int row, int kv_head, int first_head,
+                                          int segment, float *shared, Softmax &total) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = s.shape.n_head / s.shape.n_head_kv;
+    const int first = segment * kSegment + warp * (kSegment / kConsumerWarps);
+    const int last = min(first + kSegment / kConsumerWarps, s.row_position[row] + 1);
+    const float *query =
+        s.buf.query + (static_cast<int64_t>(row) * s.shape.n_head + kv_head * group + first_head) * kHeadDim;
+    Softmax m[H];
+    attend_positions<H>(s, op, s.seqs[s.row_seq[row]], query, kv_head, first, last, m);
 #pragma unroll
-    for (int h = 0; h < kMaxGroup; ++h) {
-        if (h >= group) break;
-        float *mine = shared + warp * kPartialFloats;
+    for (int h = 0; h < H; ++h) {
+        float *mine = shared + (h * kConsumerWarps + warp) * kPartialFloats;
         if (lane == 0) mine[0] = m[h].largest, mine[1] = m[h].sum;
-        const int at = lane_column(lane);
-        *reinterpret_cast<float4 *>(mine + kPartialHeader + at) =
-            make_float4(m[h].values.v[0], m[h].values.v[1], m[h].values.v[2], m[h].values.v[3]);
-        *reinterpret_cast<float4 *>(mine + kPartialHeader + at + 16) =
-            make_float4(m[h].values.v[4], m[h].values.v[5], m[h].values.v[6], m[h].values.v[7]);
-        consumers_sync();
-        if (warp == h)
-            for (int w = 0; w < kConsumerWarps; ++w) {
-                const float *part = shared + w * kPartialFloats;
-                const float4 *values = reinterpret_cast<const float4 *>(part + kPartialHeader + at);
-                merge(total, part[0], part[1], make_lane8(values[0], values[4]));
-            }
-        consumers_sync();
+        share256(mine + kPartialHeader, lane, m[h].values);
     }
+    consumers_sync();
+    if (warp >= first_head && warp < first_head + H) {
+        total = {kNoScore, 0.0f, {}};
+        const float *part = shared + (warp - first_head) * kConsumerWarps * kPartialFloats;
+        for (int w = 0; w < kConsumerWarps; ++w, part += kPartialFloats) {
+            const float4 *values = reinterpret_cast<const float4 *>(part + kPartialHeader + lane_column(lane));
+            merge(total, part[0], part[1], make_lane8(values[0], values[4]));
+        }
+    }
+    consumers_sync();
+}
+
+// The whole group, three heads at a time: more would not fit into registers beside the loads in flight.
+__device__ __forceinline__ Softmax attend_segment(const StepArgs &s, const Op &op, int row, int kv_head, int segment,
+                                                  float *shared) {
+    const int group = s.shape.n_head / s.shape.n_head_kv;
+    Softmax total = {kNoScore, 0.0f, {}};
+    int head = 0;
+    for (; head + 3 <= group; head += 3) attend_heads<3>(s, op, row, kv_head, head, segment, shared, total);
+    for (; head + 2 <= group; head += 2) attend_heads<2>(s, op, row, kv_head, head, segment, shared, total);
+    if (head < group) attend_heads<1>(s, op, row, kv_head, head, segment, shared, total);
     return total;
 }
 
@@ -239,15 +298,10 @@ __device__ __forceinline__ void attend(const StepArgs &s, const Op &op, int row,
     const SeqPlan &plan = s.plans[index];
     const bool whole = plan.partial < 0;
     if (whole ? segment > 0 : segment > last_segment) return;
-    Lane8 q[kMaxGroup];
-    const float *query = s.buf.query + (static_cast<int64_t>(row) * s.shape.n_head + kv_head * group) * kHeadDim;
-#pragma unroll
-    for (int h = 0; h < kMaxGroup; ++h)
-        if (h < group) q[h] = load256(query + h * kHeadDim, lane);
     const int head = kv_head * group + warp;
     Softmax total = {kNoScore, 0.0f, {}};
     for (int i = whole ? 0 : segment; i <= (whole ? last_segment : segment); ++i) {
-        const Softmax part = attend_segment(s, op, q, row, kv_head, i, shared);
+        const Softmax part = attend_segment(s, op, row, kv_head, i, shared);
         if (whole)
             merge(total, part.largest, part.sum, part.values);
         else

@@ -111,13 +111,15 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
     window.load(gdn_window(s, seq.state_slot, op.layer), channels, channel);
     value_window.load(gdn_window(s, seq.state_slot, op.layer), channels, value_channel);
 
-    float *state = gdn_state(s, seq.state_slot, op.layer, head) + half * 64 * kGdnDim + column;
+    // Blocks of 16 columns, as on the CPU (cpu/kernels/gdn.h): states move between backends.
+    float *state =
+        gdn_state(s, seq.state_slot, op.layer, head) + (column / 16 * kGdnDim + half * 64) * 16 + column % 16;
     float S[64];
 #pragma unroll
-    for (int i = 0; i < 64; ++i) S[i] = __ldcg(state + i * kGdnDim);
+    for (int i = 0; i < 64; ++i) S[i] = __ldcg(state + i * 16);
     const auto save = [&] {
 #pragma unroll
-        for (int i = 0; i < 64; ++i) state[i * kGdnDim] = S[i];
+        for (int i = 0; i < 64; ++i) state[i * 16] = S[i];
     };
 
     const float out_scale = 1.0f / sqrtf(static_cast<float>(kGdnDim));

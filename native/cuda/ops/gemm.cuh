@@ -11,7 +11,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/megakernel.h"
-#include "cuda/ops/gemm_split.cuh"
+#include "cuda/ops/parts.cuh"
 #include "cuda/sync/grid.cuh"
 #include "cuda/sync/ring.cuh"
 
@@ -20,7 +20,7 @@ namespace pj::cuda {
 constexpr int kGroups = 4;     // of two warps
 constexpr int kWarpTiles = 2;  // row tiles of 16 outputs per warp
 constexpr int kReduceFloats = kGroups * kUnitOutputs * kPassTiles * 8;
-static_assert(kReduceFloats * 4 <= kScratchBytes - 1024, "reduction buffer and row factors");
+static_assert(kReduceFloats * 4 <= kScratchBytes, "reduction buffer");
 
 __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[4], uint2 b) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -248,22 +248,21 @@ template <int kFormat, int NT>
 __device__ __noinline__ void gemm_pass(const Gemm &gemm, const GemmPass &pass, const Ring &weights, const Ring &acts) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int group = warp / 2, first_tile = warp % 2 * kWarpTiles;
-    const int64_t n_units = static_cast<int64_t>(gemm.n_blocks) * gemm.k_units;
-    const int64_t begin = split_begin(n_units, blockIdx.x, gridDim.x),
-                  end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
+    const int n_units = gemm.n_blocks * gemm.k_units;
+    const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
+    const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
     Accumulators<NT> acc = {};
     float2 factor[NT];
     if constexpr (kFormat == kTileQ8)
         for (int n = 0; n < NT; ++n)
             factor[n] = *reinterpret_cast<const float2 *>(pass.factor + n * 8 + 2 * (lane & 3));
-    int64_t unit = begin;
+    int unit = begin;
     while (unit < end) {
-        const int block = static_cast<int>(unit / gemm.k_units);
-        const int64_t block_first = static_cast<int64_t>(block) * gemm.k_units;
-        const int64_t block_end = block_first + gemm.k_units < end ? block_first + gemm.k_units : end;
-        int k = static_cast<int>(unit - block_first);
+        const int block = unit / gemm.k_units, block_first = block * gemm.k_units;
+        const int block_end = min(block_first + gemm.k_units, end);
+        int k = unit - block_first;
         k += (group - k % kGroups + kGroups) % kGroups;  // the first of this group's units
-        for (int64_t u = block_first + k; u < block_end; u += kGroups) {
+        for (int u = block_first + k; u < block_end; u += kGroups) {
             const uint32_t w_use = pass.weight_use + static_cast<uint32_t>(u - begin);
             const uint32_t a_use = pass.act_use + static_cast<uint32_t>(u - begin);
             weights.wait_full(w_use);
@@ -300,11 +299,13 @@ __device__ __forceinline__ void gemm_rows(const Gemm &gemm, const GemmPass &pass
         gemm_pass<kFormat, 3>(gemm, pass, weights, acts);
 }
 
-// 1 / rms of rows of the residual stream, from the sums of squares of 256 columns each, in order.
-__device__ __forceinline__ float row_factor(const StepArgs &s, int row) {
+// 1 / rms of a row of the residual stream, by one warp: its sums of squares of 256 columns each are
+// added over the lanes by butterflies.
+__device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {
     const int n = s.shape.n_embd / kUnitInputs;
     float sum = 0;
-    for (int i = 0; i < n; ++i) sum += __ldcg(s.buf.square_sums + static_cast<int64_t>(row) * n + i);
+    for (int i = lane; i < n; i += 32) sum += __ldcg(s.buf.square_sums + static_cast<int64_t>(row) * n + i);
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     return 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps);
 }
 
@@ -338,9 +339,9 @@ __device__ __noinline__ void gemm_float(const StepArgs &s, const Gemm &gemm, int
 #pragma unroll
         for (int r = 0; r < 8; ++r) {
             for (int step = 16; step > 0; step /= 2) acc[r] += __shfl_down_sync(~0u, acc[r], step);
-            if (lane == 0 && first + r < n_rows)
-                gemm.parts[(first + r) * row_stride + out] =
-                    gemm.row_factor ? acc[r] * row_factor(s, first + r) : acc[r];
+            if (first + r >= n_rows) break;
+            const float factor = gemm.row_factor ? row_factor(s, first + r, lane) : 1.0f;
+            if (lane == 0) gemm.parts[(first + r) * row_stride + out] = acc[r] * factor;
         }
     }
 }

@@ -4,7 +4,7 @@
 // the eight bytes that one lane of an mma.m16n8k32 B operand wants (tiles.h, ActTile).
 #pragma once
 
-#include "cuda/ops/gemm_split.cuh"
+#include "cuda/ops/parts.cuh"
 
 namespace pj::cuda {
 

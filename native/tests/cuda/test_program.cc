@@ -5,6 +5,7 @@
 
 #include "cuda/compiler.h"
 #include "cuda/pack_unit.h"
+#include "cuda/split.h"
 #include "tests/check.h"
 
 using namespace pj;
@@ -116,7 +117,7 @@ void check_forms(const Program &p) {
 
 // By the rule of program.h: the CTAs that have units of a block are as many as it has parts.
 void check_split(int n_blocks, int k_units, int n_cta) {
-    const int64_t n = int64_t{n_blocks} * k_units, g = std::min<int64_t>(n_cta, n);
+    const int64_t n = int64_t{n_blocks} * k_units, g = split_ctas(static_cast<int>(n), n_cta);
     size_t most = 0;
     for (int b = 0; b < n_blocks; ++b) {
         std::set<int64_t> owners;
