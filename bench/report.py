@@ -77,11 +77,32 @@ def eval_table(record: dict[str, Any]) -> str:
     return markdown(["chats", "right"], rows, note)
 
 
+def step_table(record: dict[str, Any]) -> str:
+    """Milliseconds of a step by rows and position."""
+    rows = [
+        [
+            f"{r['what']}, {r['rows']} row{'s' * (r['rows'] > 1)} of {r['sequences']}",
+            f"{r['position']:,}",
+            f"{r['ms']:.1f}",
+            f"{r['rows_s']:,.0f}",
+        ]
+        for r in record["results"]
+    ]
+    verdict = "rows alone and together have equal bits" if record["batch_invariant"] else "ROWS DIFFER"
+    note = (
+        f"{record['device']}; {record['model']}, random weights, {record['kv']} KV pool of {record['pool_tokens']:,} "
+        f"tokens and {record['slots']} slots: {record['memory_gb']} GB of device memory; {verdict}; "
+        f"commit {record['commit']}; {record['date']}."
+    )
+    return markdown(["step", "position", "ms", "rows a second"], rows, note)
+
+
 # table name -> (results file, renderer)
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "kl-cpu": ("kl-cpu.json", kl_table),
     "bench-cpu": ("bench-cpu.json", bench_table),
     "eval-chats": ("eval-chats.json", eval_table),
+    "step-h200": ("nvidia-h200/step.json", step_table),
 }
 
 

@@ -68,8 +68,8 @@ def test_pyjet_tiny(tiny_model: MakeModel, type_name: str, kv: str) -> None:
 def test_every_weight_type(synthetic_model: MakeModel, type_name: str) -> None:
     gpu, cpu = both(synthetic_model("tiny", type_name), 40, 40)
     errors = row_errors(gpu, cpu.astype(np.float64))
-    assert errors[0] < FIRST_ROW_LIMIT
-    # Random weights pass noise on unweakened; a wrong scale, sign or row would be off by more than 1.
+    # Random weights pass noise on unweakened, from the first row on; a wrong scale, sign or row would be off by 1.
+    assert errors[0] < 2e-2
     assert np.median(errors) < (FLOAT_LIMIT if type_name in FLOAT_TYPES else 0.5)
 
 
