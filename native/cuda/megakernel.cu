@@ -86,7 +86,8 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const Ring &ring
 
 __device__ __forceinline__ void load_activations(const StepArgs &s, const Ring &ring, int lane) {
     uint32_t use = 0;
-    for_each_gemm(s, [&](const Gemm &gemm, uint32_t stage) {
+    for_each_gemm(s, [&](const Gemm &described, uint32_t stage) {
+        const Gemm gemm = described;  // read before the wait, not after it
         wait_stage(s.buf.barrier, s.barrier_start, stage);
         fence_for_copies();
         const int n_units = gemm.n_blocks * gemm.k_units;
@@ -176,9 +177,41 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
     }
 }
 
+// Global to shared memory by `n_threads` threads; T is a multiple of 8 bytes.
+template <class T>
+__device__ __forceinline__ void copy_words(T &to, const T &from, int thread, int n_threads) {
+    static_assert(sizeof(T) % 8 == 0, "copied in 8-byte words");
+    for (int i = thread; i < static_cast<int>(sizeof(T) / 8); i += n_threads)
+        reinterpret_cast<uint64_t *>(&to)[i] = reinterpret_cast<const uint64_t *>(&from)[i];
+}
+
+// The consumers' walk. An op's description comes to shared memory while the one before it runs: first
+// reads from global memory would cost every op a microsecond.
+__device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared, Op (&ops)[2]) {
+    const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
+    const int fetcher = static_cast<int>(threadIdx.x) - (kConsumerWarps - 1) * 32;  // the last warp
+    Walk walk;
+    if (timed) s.op_clock[s.n_ops] = clock64();
+    copy_words(ops[0], s.ops[0], threadIdx.x, kConsumerWarps * 32);
+    consumers_sync();
+    for (int i = 0; i < s.n_ops; ++i) {
+        const Op &op = ops[i % 2];
+        if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
+        run_op(s, op, shared, walk);
+        if (op.flags & kOpBarrier)
+            grid_stage(s.buf.barrier, s.barrier_start, ++walk.stage);
+        else
+            consumers_sync();
+        if (timed) s.op_clock[i] = clock64();
+    }
+}
+
 __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) {
     extern __shared__ __align__(128) uint8_t memory[];
-    const StepArgs &s = *args;
+    __shared__ StepArgs s;
+    __shared__ Op ops[2];
+    copy_words(s, *args, threadIdx.x, kThreads);
+    __syncthreads();
     const Shared shared = divide_shared(s, memory);
     if (threadIdx.x == 0) {
         init_ring(shared.weights);
@@ -189,14 +222,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     if (warp == kConsumerWarps) return load_weights(s, shared.weights, lane);
     if (warp == kConsumerWarps + 1) return load_activations(s, shared.acts, lane);
-    Walk walk;
-    if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[s.n_ops] = clock64();
-    for (int i = 0; i < s.n_ops; ++i) {
-        const Op &op = s.ops[i];
-        run_op(s, op, shared, walk);
-        if (op.flags & kOpBarrier) grid_stage(s.buf.barrier, s.barrier_start, ++walk.stage);
-        if (s.op_clock && blockIdx.x == 0 && threadIdx.x == 0) s.op_clock[i] = clock64();
-    }
+    consume(s, shared, ops);
 }
 
 __device__ __forceinline__ const Op &gdn_op(const Op *ops, int layer) {
