@@ -27,17 +27,10 @@ WantedRows wanted_rows(const pj_step_in &in) {
     return w;
 }
 
-// Index in `rows` of every row of the step, -1 where it is not among them.
-std::vector<int32_t> index_of_rows(int n_rows, const int32_t *rows, int n) {
-    std::vector<int32_t> index(n_rows, -1);
-    for (int32_t i = 0; i < n; ++i) index[rows[i]] = i;
-    return index;
-}
-
 size_t blob_bytes(const pj_step_in &in, const Shape &shape, int max_selected) {
     const size_t rows = in.n_rows, seqs = in.n_seqs;
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
-           StepBlob::size_of<unsigned long long>(max_selected) + 8 * StepBlob::size_of<int32_t>(rows) +
+           StepBlob::size_of<unsigned long long>(max_selected) + 6 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
            StepBlob::size_of<int32_t>(in.n_page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
@@ -117,8 +110,6 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.row_flags = blob_.add(in.row_flags, in.n_rows);
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
-    a.row_selected = blob_.add(index_of_rows(in.n_rows, selected, a.n_selected).data(), in.n_rows);
-    a.row_hidden_index = blob_.add(index_of_rows(in.n_rows, wanted.hidden.data(), a.n_hidden).data(), in.n_rows);
     a.seqs = blob_.add(in.seqs, in.n_seqs);
     const std::vector<SeqPlan> plans = plan_attention(in);
     for (const SeqPlan &plan : plans) a.n_segments = std::max(a.n_segments, plan.n_segments);

@@ -69,10 +69,8 @@ struct StepArgs {
     const uint32_t *row_flags;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
-    const int32_t *selected;          // [n_selected] row numbers, those with PJ_ROW_LOGITS first
-    const int32_t *hidden_rows;       // [n_hidden]
-    const int32_t *row_selected;      // [n_rows] index in selected, or -1
-    const int32_t *row_hidden_index;  // [n_rows] index in hidden_rows, or -1
+    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first
+    const int32_t *hidden_rows;  // [n_hidden]
     int32_t n_hidden;
     const pj_seq *seqs;
     const SeqPlan *plans;  // [n_seqs]

@@ -13,7 +13,6 @@
 namespace pj::cuda {
 
 constexpr int kHeadDim = 256;
-constexpr int kMaxGroup = 8;  // query heads per key/value head
 constexpr float kNoScore = -1e30f;
 constexpr int kPartialFloats = kPartialHeader + kHeadDim;
 
