@@ -104,7 +104,7 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
         not_null(model, "model");
         not_null(config, "config");
         const pj::Model read = pj::read_model(*model);
-        pj::check_config(*config, read.shape);
+        pj::check_config(*config);
         auto made = std::make_unique<pj_engine>();
         made->limits = {read.shape, *config};
         made->backend = make_backend(read, *config);

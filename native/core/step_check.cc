@@ -82,7 +82,7 @@ void check_pages(const EngineLimits &limits, const pj_step_in &in) {
 
 }  // namespace
 
-void check_config(const pj_config &c, const Shape &shape) {
+void check_config(const pj_config &c) {
     if (c.abi_version != PJ_ABI_VERSION)
         fail(PJ_ERR_ARGUMENT, "pj_config.abi_version is %d, this library speaks %d", c.abi_version, PJ_ABI_VERSION);
     in_range("pj_config.page_tokens", c.page_tokens, 16, 1024);
@@ -94,7 +94,6 @@ void check_config(const pj_config &c, const Shape &shape) {
     in_range("pj_config.max_spec", c.max_spec, 0, 15);
     in_range("pj_config.kv_type_k", c.kv_type_k, PJ_KV_F16, PJ_KV_Q8_0);
     in_range("pj_config.kv_type_v", c.kv_type_v, PJ_KV_F16, PJ_KV_Q8_0);
-    (void)shape;
 }
 
 void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, const pj_step_out &out) {

@@ -6,7 +6,7 @@
 namespace pj {
 
 // Throws Error(PJ_ERR_ARGUMENT) that names the field, the row or the sequence.
-void check_config(const pj_config &config, const Shape &shape);
+void check_config(const pj_config &config);
 void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, const pj_step_out &out);
 
 }  // namespace pj

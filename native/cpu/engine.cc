@@ -35,8 +35,8 @@ std::vector<int> rows_with(const pj_step_in &in, uint32_t flags, uint32_t withou
 CpuEngine::CpuEngine(const Model &model, const pj_config &config)
     : shape_(model.shape),
       config_(config),
-      kernels_(*kernels_for(resolve_isa(config.isa))),
       isa_(resolve_isa(config.isa)),
+      kernels_(*kernels_for(isa_)),
       pool_(config.n_threads),
       weights_(pack_weights(pool_, model, config)),
       kv_(model.shape, config, weights_.n_attention_layers),

@@ -80,8 +80,8 @@ class CpuEngine final : public Engine {
 
     const Shape shape_;
     const pj_config config_;
-    const Kernels &kernels_;
     const int isa_;
+    const Kernels &kernels_;  // of isa_
     ThreadPool pool_;
     Weights weights_;
     KvPool kv_;
