@@ -4,6 +4,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <initializer_list>
+#include <map>
+#include <utility>
 
 #include "core/quants.h"
 #include "core/status.h"
@@ -44,11 +46,22 @@ int forms_of(std::initializer_list<const Matrix *> readers) {
     return forms;
 }
 
-enum GemmFlags : int { kPlain = 0, kRowFactor = 1, kSelectedRows = 2 };
+enum class Rows { kAll, kSelected };
+
+// What a residual op leaves to the readers of the matrices behind it.
+enum class Factor : int32_t { kApplied = 0, kDeferred = 1 };
+
+// Stages that are complete before each task's op.
+void number_stages(Program &p) {
+    std::vector<uint32_t> before(p.ops.size(), 0);
+    for (size_t i = 1; i < p.ops.size(); ++i) before[i] = before[i - 1] + (p.ops[i - 1].flags & kOpBarrier ? 1 : 0);
+    for (LoadTask &task : p.tasks) task.stage = before[task.op];
+}
 
 class Compiler {
   public:
-    Compiler(const Model &model, const Weights &weights, const ProgramLimits &limits, PartsMemory memory, Programs &out)
+    Compiler(const Model &model, const Weights &weights, const ProgramLimits &limits, ProductMemory memory,
+             Programs &out)
         : model_(model), shape_(model.shape), weights_(weights), limits_(limits), memory_(memory), out_(out) {}
 
     Program trunk() {
@@ -79,8 +92,8 @@ class Compiler {
 
     void barrier() { ops_.back().flags |= kOpBarrier; }
 
-    void reads(Op &op, std::initializer_list<Parts> parts) {
-        for (const Parts &p : parts) op.input[op.n_inputs++] = p;
+    void reads(Op &op, std::initializer_list<Product> products) {
+        for (const Product &p : products) op.input[op.n_inputs++] = p;
     }
 
     // The op quantises rows of this width for these matrices.
@@ -91,56 +104,117 @@ class Compiler {
         if (op.act_forms & kActFloat) out_.act_f32_width = std::max(out_.act_f32_width, width);
     }
 
-    // A GEMM whose parts begin at *offset of a region; moves the offset past them.
-    Parts gemm(const Matrix &m, float *region, int64_t *offset, int flags) {
-        Gemm g = {};
+    // The table of a shape's pieces; matrices that are not split have one piece per block.
+    const PieceSpan *pieces(int n_blocks, int k_units, bool split) {
+        const auto [at, is_new] = tables_.try_emplace({n_blocks, split ? k_units : 0}, out_.pieces.size());
+        for (int b = 0; is_new && b < n_blocks; ++b)
+            out_.pieces.push_back(split ? pieces_of(n_blocks * k_units, k_units, b, limits_.n_cta) : PieceSpan{b, 1});
+        return memory_.pieces ? memory_.pieces + at->second : nullptr;
+    }
+
+    // Floats of a matrix' output in steps of few rows and in wide ones.
+    int64_t output_floats(const Gemm &g, bool split) const {
+        const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits_.n_cta) : g.n_blocks;
+        const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
+        const int64_t narrow_rows = std::min((limits_.max_rows + 7) / 8, kNarrowTiles) * 8;
+        return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
+    }
+
+    // One more matrix of a kGemm op, whose output begins at *offset of a region; moves the offset past it.
+    Product add_gemm(Op &op, const Matrix &m, float *region, int64_t *offset, Rows rows, Factor factor) {
+        Gemm &g = op.gemm[op.n_gemms++];
         g.format = tile_format(m.type, m.n_in);
-        const bool generic = unit_bytes(g.format) == 0;
-        (generic ? g.raw : g.weight) = weights_.matrix(m);
+        const bool split = unit_bytes(g.format) != 0;
+        (split ? g.weight : g.raw) = weights_.matrix(m);
         g.type = m.type;
         g.n_in = m.n_in;
         g.n_out = m.n_out;
         g.n_blocks = (m.n_out + kUnitOutputs - 1) / kUnitOutputs;
         g.k_units = (m.n_in + kUnitInputs - 1) / kUnitInputs;
-        g.n_parts = generic ? 1 : most_parts(g.n_blocks, g.k_units, limits_.n_cta);
-        g.row_factor = flags & kRowFactor ? 1 : 0;
+        check_units(g);
+        g.first_cta = split ? place(g.n_blocks * g.k_units) : 0;
+        g.pieces = pieces(g.n_blocks, g.k_units, split);
         g.act_span = act_span_of(m.type);
-        g.all_rows = flags & kSelectedRows ? 0 : 1;
-        const int64_t row_stride = int64_t{g.n_blocks} * kUnitOutputs;
-        g.part_stride = row_stride * (g.all_rows ? limits_.max_rows : limits_.max_selected);
-        g.parts = region ? region + *offset : nullptr;
-        *offset += g.part_stride * g.n_parts;
-        add(OpKind::kGemm).gemm = g;
-        return {g.parts, g.part_stride, row_stride, g.n_in, g.n_out, g.n_blocks, generic ? 1 : g.k_units};
+        g.all_rows = rows == Rows::kAll ? 1 : 0;
+        g.out = region ? region + *offset : nullptr;
+        *offset += output_floats(g, split);
+        if (split) add_task(g);
+        return {g.out, g.pieces, g.n_blocks * kUnitOutputs, factor == Factor::kDeferred ? 1 : 0};
     }
 
-    // GEMMs that run side by side between two barriers, all in the wide region.
-    std::vector<Parts> gemms(std::initializer_list<const Matrix *> matrices, int flags) {
-        std::vector<Parts> parts;
+    void check_units(const Gemm &g) const {
+        if (int64_t{g.n_blocks} * g.k_units * limits_.n_cta > INT32_MAX)
+            fail(PJ_ERR_MODEL, "a matrix of %d x %d units is too large for the CUDA backend", g.n_blocks, g.k_units);
+    }
+
+    // Small matrices side by side go to different CTAs.
+    int place(int n_units) {
+        const int n = split_ctas(n_units, limits_.n_cta);
+        if (n == limits_.n_cta) return 0;
+        const int first = next_cta_;
+        next_cta_ = (next_cta_ + n) % limits_.n_cta;
+        return first;
+    }
+
+    void add_task(const Gemm &g) {
+        LoadTask task = {};
+        task.weight = g.weight;
+        task.n_blocks = g.n_blocks;
+        task.k_units = g.k_units;
+        task.unit_bytes = unit_bytes(g.format);
+        task.first_cta = g.first_cta;
+        task.act_span = g.act_span;
+        task.all_rows = g.all_rows;
+        task.op = static_cast<int32_t>(ops_.size()) - 1;
+        tasks_.push_back(task);
+    }
+
+    // Matrices that run side by side, all in the region between.
+    std::vector<Product> gemms(std::initializer_list<const Matrix *> matrices, Rows rows, Factor factor) {
+        Op &op = add(OpKind::kGemm);
+        std::vector<Product> products;
         int64_t offset = 0;
-        for (const Matrix *m : matrices) parts.push_back(gemm(*m, memory_.wide, &offset, flags));
-        out_.wide_floats = std::max(out_.wide_floats, offset);
+        for (const Matrix *m : matrices) products.push_back(add_gemm(op, *m, memory_.between, &offset, rows, factor));
+        out_.between_floats = std::max(out_.between_floats, offset);
         barrier();
-        return parts;
+        return products;
     }
 
-    // Its parts wait for the next kResidual or kSelect, past any use of the wide region.
-    Parts gemm_residual(const Matrix &m) {
+    // Its output waits for the next kResidual, past any use of the region between.
+    Product gemm_residual(const Matrix &m) {
         int64_t offset = 0;
-        const Parts parts = gemm(m, memory_.residual, &offset, kPlain);
+        const Product product =
+            add_gemm(add(OpKind::kGemm), m, memory_.residual, &offset, Rows::kAll, Factor::kApplied);
         out_.residual_floats = std::max(out_.residual_floats, offset);
         barrier();
-        return parts;
+        return product;
     }
 
-    void residual(const Vector &norm, std::initializer_list<const Matrix *> readers) {
+    Op &add_residual(const Vector &norm) {
         Op &op = add(OpKind::kResidual);
         if (residual_.row_stride) reads(op, {residual_});
         if (overwrite_) op.flags |= kOpOverwrite;
         overwrite_ = false;
+        residual_ = {};
         op.norm = weights_.vector(norm);
-        writes(op, shape_.n_embd, readers);
+        return op;
+    }
+
+    // 1 / rms is known when a row is complete. Activations with one scale per 256 can be quantised before
+    // and multiplied after the matrix; the other forms round their scale or need the value itself.
+    Factor residual(const Vector &norm, std::initializer_list<const Matrix *> readers) {
+        Op &op = add_residual(norm);
+        if (forms_of(readers) == kActSpan256) {
+            writes(op, shape_.n_embd, readers);
+            barrier();
+            return Factor::kDeferred;
+        }
         barrier();
+        Op &normalize = add(OpKind::kNormalize);
+        normalize.norm = weights_.vector(norm);
+        writes(normalize, shape_.n_embd, readers);
+        barrier();
+        return Factor::kApplied;
     }
 
     void block(const Block &b) {
@@ -148,8 +222,8 @@ class Compiler {
             attention(b);
         else
             gdn(b);
-        residual(b.post_norm, {&b.ffn_gate, &b.ffn_up});
-        const std::vector<Parts> up = gemms({&b.ffn_gate, &b.ffn_up}, kRowFactor);
+        const Factor factor = residual(b.post_norm, {&b.ffn_gate, &b.ffn_up});
+        const std::vector<Product> up = gemms({&b.ffn_gate, &b.ffn_up}, Rows::kAll, factor);
         Op &swiglu = add(OpKind::kSwiglu);
         reads(swiglu, {up[0], up[1]});
         writes(swiglu, shape_.n_ff, {&b.ffn_down});
@@ -160,8 +234,8 @@ class Compiler {
     void attention(const Block &b) {
         const AttentionWeights &w = b.attention;
         const int layer = out_.n_attention_layers++;
-        residual(b.norm, {&w.q, &w.k, &w.v});
-        const std::vector<Parts> qkv = gemms({&w.q, &w.k, &w.v}, kRowFactor);
+        const Factor factor = residual(b.norm, {&w.q, &w.k, &w.v});
+        const std::vector<Product> qkv = gemms({&w.q, &w.k, &w.v}, Rows::kAll, factor);
         Op &rotate = add(OpKind::kRotate);
         rotate.layer = layer;
         reads(rotate, {qkv[0], qkv[1], qkv[2]});
@@ -181,8 +255,8 @@ class Compiler {
     void gdn(const Block &b) {
         const GdnWeights &w = b.gdn;
         const int layer = out_.n_gdn_layers++;
-        residual(b.norm, {&w.qkv, &w.z, &w.beta, &w.alpha});
-        const std::vector<Parts> in = gemms({&w.qkv, &w.z, &w.beta, &w.alpha}, kRowFactor);
+        const Factor factor = residual(b.norm, {&w.qkv, &w.z, &w.beta, &w.alpha});
+        const std::vector<Product> in = gemms({&w.qkv, &w.z, &w.beta, &w.alpha}, Rows::kAll, factor);
         Op &op = add(OpKind::kGdn);
         op.layer = layer;
         reads(op, {in[0], in[1], in[2], in[3]});
@@ -200,18 +274,21 @@ class Compiler {
     }
 
     Program end(const Vector &norm, const Matrix &head) {
+        add_residual(norm);
+        barrier();
         Program p;
         p.n_body = static_cast<int>(ops_.size());
         Op &select = add(OpKind::kSelect);
-        reads(select, {residual_});
         select.norm = weights_.vector(norm);
         writes(select, shape_.n_embd, {&head});
         barrier();
-        const std::vector<Parts> logits = gemms({&head}, kSelectedRows);
+        const std::vector<Product> logits = gemms({&head}, Rows::kSelected, Factor::kApplied);
         reads(add(OpKind::kLogits), {logits[0]});
         p.ops = std::move(ops_);
+        p.tasks = std::move(tasks_);
         ops_.clear();
-        residual_ = {};
+        tasks_.clear();
+        number_stages(p);
         return p;
     }
 
@@ -219,10 +296,13 @@ class Compiler {
     const Shape &shape_;
     const Weights &weights_;
     const ProgramLimits limits_;
-    const PartsMemory memory_;
+    const ProductMemory memory_;
     Programs &out_;
     std::vector<Op> ops_;
-    Parts residual_ = {};  // waits to be added to x; row_stride 0: nothing does
+    std::vector<LoadTask> tasks_;
+    std::map<std::pair<int, int>, size_t> tables_;  // by blocks and units of a block
+    int next_cta_ = 0;
+    Product residual_ = {};  // waits to be added to x; row_stride 0: nothing does
     bool overwrite_ = false;
 };
 
@@ -230,13 +310,10 @@ class Compiler {
 Program rest_of(const Program &p) {
     Program rest;
     rest.ops.assign(p.ops.begin() + p.n_body, p.ops.end());
+    rest.tasks.assign(p.tasks.begin() + p.tasks_before(p.n_body), p.tasks.end());
+    for (LoadTask &task : rest.tasks) task.op -= p.n_body;
+    number_stages(rest);
     return rest;
-}
-
-const char *kind_name(OpKind kind) {
-    static const char *const names[] = {"embed",  "mtp input", "residual",    "gemm",   "gdn",    "quant heads",
-                                        "rotate", "attention", "merge heads", "swiglu", "select", "logits"};
-    return names[static_cast<int>(kind)];
 }
 
 void append(std::string &text, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -253,23 +330,13 @@ void append(std::string &text, const char *format, ...) {
 void append_gemm(std::string &text, const Gemm &g) {
     static const char *const formats[] = {"q4k", "q5k", "q6k", "q8", "raw", "float"};
     const TypeTraits *traits = type_traits(g.type);
-    append(text, " %d x %d %s/%s, %d units, %d parts", g.n_out, g.n_in, traits ? traits->name : "?", formats[g.format],
-           g.n_blocks * g.k_units, g.n_parts);
-    if (g.row_factor) text += ", row factor";
-    if (!g.all_rows) text += ", selected rows";
+    append(text, " [%d x %d %s/%s, %d units, from CTA %d%s]", g.n_out, g.n_in, traits ? traits->name : "?",
+           formats[g.format], g.n_blocks * g.k_units, g.first_cta, g.all_rows ? "" : ", selected rows");
 }
 
 }  // namespace
 
-int most_parts(int n_blocks, int k_units, int n_cta) {
-    if (int64_t{n_blocks} * k_units * n_cta > INT32_MAX)
-        fail(PJ_ERR_MODEL, "a matrix of %d x %d units is too large for the CUDA backend", n_blocks, k_units);
-    int most = 1;
-    for (int block = 0; block < n_blocks; ++block) most = std::max(most, split_parts(n_blocks, k_units, block, n_cta));
-    return most;
-}
-
-Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, PartsMemory memory) {
+Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, ProductMemory memory) {
     Programs out;
     Compiler compiler(model, weights, limits, memory, out);
     out.trunk = compiler.trunk();
@@ -285,14 +352,13 @@ std::string print_program(const Program &program) {
     std::string text;
     for (size_t i = 0; i < program.ops.size(); ++i) {
         const Op &op = program.ops[i];
-        append(text, "%4zu %-11s", i, kind_name(op.kind));
-        if (op.kind == OpKind::kGemm) append_gemm(text, op.gemm);
+        append(text, "%4zu %-11s", i, kOpNames[static_cast<int>(op.kind)]);
+        for (int j = 0; j < op.n_gemms; ++j) append_gemm(text, op.gemm[j]);
         if (op.kind == OpKind::kGdn || op.kind == OpKind::kRotate || op.kind == OpKind::kAttention)
             append(text, " layer %d", op.layer);
         for (int j = 0; j < op.n_inputs; ++j)
-            append(text, "%s %p [%d]", j ? "," : " from", static_cast<const void *>(op.input[j].data),
-                   op.input[j].n_out);
-        if (op.kind == OpKind::kGemm) append(text, " -> %p", static_cast<void *>(op.gemm.parts));
+            append(text, "%s %p%s", j ? "," : " from", static_cast<const void *>(op.input[j].data),
+                   op.input[j].row_factor ? " * factor" : "");
         if (op.width)
             append(text, ", %d wide%s%s%s", op.width, op.act_forms & kActSpan32 ? " /32" : "",
                    op.act_forms & kActSpan256 ? " /256" : "", op.act_forms & kActFloat ? " f32" : "");

@@ -18,34 +18,40 @@ struct ProgramLimits {
     int max_selected;  // rows that pass the head in one launch
 };
 
-// Parts of GEMMs whose lifetimes overlap lie side by side, the others share memory. Two regions: what
+// Outputs of GEMMs whose lifetimes overlap lie side by side, the others share memory. Two regions: what
 // is added to the residual stream, and everything between (projections, gate and up, head).
-struct PartsMemory {
-    float *residual, *wide;
+struct ProductMemory {
+    float *residual, *between;
+    const PieceSpan *pieces;  // Programs::pieces on the device
 };
 
 struct Program {
     std::vector<Op> ops;
-    int n_body = 0;  // ops before kSelect
+    std::vector<LoadTask> tasks;  // of the tiled matrices, in order
+    int n_body = 0;               // ops before kSelect
+
+    // Tasks of the first n_ops ops.
+    int tasks_before(int n_ops) const {
+        const auto later = [n_ops](const LoadTask &task) { return task.op >= n_ops; };
+        return static_cast<int>(std::find_if(tasks.begin(), tasks.end(), later) - tasks.begin());
+    }
 };
 
 struct Programs {
-    Program trunk, mtp;                            // mtp is empty without an MTP block
-    Program trunk_rest, mtp_rest;                  // kSelect, head and kLogits for selected rows beyond max_selected
-    int64_t residual_floats = 0, wide_floats = 0;  // needed of PartsMemory
-    int act_width = 0;                             // widest quantised input
-    int act_f32_width = 0;                         // widest input of a float matrix; 0: there is none
+    Program trunk, mtp;                               // mtp is empty without an MTP block
+    Program trunk_rest, mtp_rest;                     // kSelect, head and kLogits for selected rows beyond max_selected
+    std::vector<PieceSpan> pieces;                    // of every shape of matrix
+    int64_t residual_floats = 0, between_floats = 0;  // needed of ProductMemory
+    int act_width = 0;                                // widest quantised input
+    int act_f32_width = 0;                            // widest input of a float matrix; 0: there is none
     int n_attention_layers = 0, n_gdn_layers = 0;
 
     size_t most_ops() const { return std::max(trunk.ops.size(), mtp.ops.size()); }
 };
 
-// Parts that the blocks of a GEMM have at most (program.h, Gemm).
-int most_parts(int n_blocks, int k_units, int n_cta);
-
 // With empty memory (nullptr) and weights not yet uploaded the programs have null pointers and right
 // sizes. The model's vectors and matrices are looked up in weights.
-Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, PartsMemory memory);
+Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, ProductMemory memory);
 
 // One line per op, for people.
 std::string print_program(const Program &program);

@@ -73,9 +73,8 @@ const Program &CudaEngine::program_of(int kind, bool first) const {
 void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int first) {
     fill_blob(in, wanted, first);
     const int n_ops = blob_args_->n_ops;
-    const size_t shared = rings_[blob_args_->pass_tiles - 1].shared_bytes;
     blob_.send(stream_);
-    check(launch_megakernel(device_args_, device_.n_sm, shared, stream_), "starting a step on the GPU");
+    check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
     if (config_.profile) add_times(program_of(in.kind, first == 0), n_ops);
 }
 
@@ -91,9 +90,7 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
 
     const int32_t *selected = wanted.selected.data() + first;
     a.n_rows = in.n_rows;
-    a.pass_tiles = std::min((in.n_rows + 7) / 8, kPassTiles);
-    a.ring_slots = rings_[a.pass_tiles - 1].ring_slots;
-    a.act_slots = rings_[a.pass_tiles - 1].act_slots;
+    choose_launch(a);
     a.n_seqs = in.n_seqs;
     a.n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     a.n_logits = std::clamp(wanted.n_logits - first, 0, a.n_selected);
@@ -103,6 +100,8 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     // Prompt chunks that want nothing end before the head.
     a.n_ops = static_cast<int32_t>(program.ops.size());
     if (!a.n_selected) a.n_ops = program.n_body + (a.n_hidden ? 1 : 0);
+    a.tasks = device_tasks(program);
+    a.n_tasks = program.tasks_before(a.n_ops);
 
     a.row_token = blob_.add(in.row_token, in.n_rows);
     a.row_position = blob_.add(in.row_position, in.n_rows);
@@ -117,6 +116,19 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.page_table = blob_.add(in.page_table, in.n_page_entries);
     // Only the body of a program reads these.
     if (first == 0) add_rows(in, a);
+}
+
+// The narrow launch with room for the rows, or the wide one.
+void CudaEngine::choose_launch(StepArgs &a) {
+    const auto narrow = std::find_if(narrow_.begin(), narrow_.end(),
+                                     [&](const Launch &launch) { return launch.pass_tiles * 8 >= a.n_rows; });
+    a.wide = narrow == narrow_.end();
+    const Launch &launch = a.wide ? wide_ : *narrow;
+    a.pass_tiles = launch.pass_tiles;
+    a.piece_rows = launch.pass_tiles * 8;
+    a.act_slots = launch.act_slots;
+    a.ring_bytes = launch.ring_bytes;
+    shared_bytes_ = launch.shared_bytes;
 }
 
 // Embedding rows, rotations of the positions and hidden rows.
@@ -137,15 +149,6 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
         rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
     }
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
-}
-
-const Op *CudaEngine::device_ops(const Program &program) const {
-    const Op *at = ops_.data();
-    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest}) {
-        if (p == &program) return at;
-        at += p->ops.size();
-    }
-    fail(PJ_ERR_INTERNAL, "a program that is not on the GPU");
 }
 
 // Sequences with the fewest rows first: they have the fewest (row tile, head) items, so they gain

@@ -1,7 +1,9 @@
 // The CUDA backend: one cooperative launch per step.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/engine.h"
@@ -45,14 +47,15 @@ class CudaEngine final : public Engine {
     std::vector<pj_op_time> op_times() const override { return times_; }
 
   private:
-    struct Rings {
-        int ring_slots, act_slots;
+    // Shared memory of one kind of launch (StepArgs).
+    struct Launch {
+        int pass_tiles, act_slots, ring_bytes;
         size_t shared_bytes;
     };
 
     // Sizes and places of everything, before anything is allocated (plan.cc).
-    void plan_shared_memory();
-    Rings plan_rings(size_t limit, int tiles) const;
+    void plan_launches();
+    Launch plan_launch(int tiles, bool wide) const;
     void plan_states();
     void check_memory() const;
     void allocate();
@@ -61,7 +64,11 @@ class CudaEngine final : public Engine {
 
     // One step (engine.cc)
     const Program &program_of(int kind, bool first) const;
-    const Op *device_ops(const Program &program) const;
+    const Op *device_ops(const Program &program) const { return ops_.data() + device_programs_.at(&program).first; }
+    const LoadTask *device_tasks(const Program &program) const {
+        return tasks_.data() + device_programs_.at(&program).second;
+    }
+    void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
     std::vector<SeqPlan> plan_attention(const pj_step_in &in) const;
@@ -84,19 +91,24 @@ class CudaEngine final : public Engine {
     int64_t window_floats_, layer_floats_, slot_floats_, pending_row_floats_;
     int64_t partial_floats_;
     StepArgs base_ = {};  // what does not change from step to step
-    Rings rings_[3];      // for launches with 1, 2 and 3 or more row tiles
+    std::vector<Launch> narrow_;  // in order of their row tiles
+    Launch wide_ = {};
+    std::map<const Program *, std::pair<size_t, size_t>> device_programs_;  // first op, first task
 
-    DeviceBuffer<float> parts_residual_, parts_wide_, floats_;
+    DeviceBuffer<float> residual_products_, products_, floats_;
+    DeviceBuffer<PieceSpan> pieces_;
     DeviceBuffer<float> states_, pending_rows_;
     DeviceBuffer<uint8_t> pool_;
     DeviceBuffer<ActTile> act_;
     DeviceBuffer<Op> ops_;
+    DeviceBuffer<LoadTask> tasks_;
     PinnedBuffer<unsigned long long> best_;
     DeviceBuffer<long long> op_clock_;  // pj_config.profile only
     int clock_khz_ = 1;
     std::vector<pj_op_time> times_;
     StepBlob blob_;
     // Of the last launch, in the blob.
+    size_t shared_bytes_ = 0;
     StepArgs *blob_args_ = nullptr, *device_args_ = nullptr;
     unsigned long long *device_best_ = nullptr;
     std::vector<int> pending_;

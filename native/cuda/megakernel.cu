@@ -4,6 +4,8 @@
 // waits for other CTAs, so it is already inside the next matrix while the consumers wait; one warp
 // brings the activations of the current matrix.
 #include "cuda/megakernel.h"
+
+#include "cuda/loaders.cuh"
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
 #include "cuda/ops/gemm.cuh"
@@ -14,166 +16,115 @@ namespace pj::cuda {
 namespace {
 
 struct Shared {
-    Ring weights, acts;
+    ByteRing weights;
+    SlotRing acts;
     uint8_t *scratch;
-    float *factor;  // [kPassTiles * 8]
 };
 
 // Where the consumers are in the op list.
 struct Walk {
-    uint32_t use = 0;    // of the rings
+    RingUses uses;
     uint32_t stage = 0;  // grid stages passed
-    // What Shared::factor holds: the factors of these rows as of a stage; 0: ones.
-    uint32_t factor_stage = ~0u;
-    int factor_row = -1;
 };
 
 __device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memory) {
     Shared out;
-    out.weights = {memory, nullptr, nullptr, s.ring_slots, s.ring_slot_bytes};
-    memory += static_cast<int64_t>(s.ring_slots) * s.ring_slot_bytes;
-    out.acts = {memory, nullptr, nullptr, s.act_slots, static_cast<int>(s.pass_tiles * sizeof(ActTile))};
+    out.weights.memory = memory;
+    out.weights.bytes = s.ring_bytes;
+    memory += s.ring_bytes;
+    out.acts.slots = memory;
+    out.acts.n_slots = s.wide ? s.act_slots : s.act_slots / kGroups;
+    out.acts.slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
     memory += static_cast<int64_t>(s.act_slots) * out.acts.slot_bytes;
     out.scratch = memory;
     uint64_t *barriers = reinterpret_cast<uint64_t *>(memory + kScratchBytes);
     out.weights.full = barriers;
-    out.weights.empty = barriers + s.ring_slots;
-    out.acts.full = barriers + 2 * s.ring_slots;
+    out.weights.empty = barriers + kRingUses;
+    out.acts.full = barriers + 2 * kRingUses;
     out.acts.empty = out.acts.full + s.act_slots;
-    out.factor = reinterpret_cast<float *>(out.acts.empty + s.act_slots);
+    out.weights.offset = reinterpret_cast<int32_t *>(out.acts.empty + s.act_slots);
     return out;
 }
 
-__device__ __forceinline__ void init_ring(const Ring &ring) {
-    for (int i = 0; i < ring.n_slots; ++i) {
-        barrier_init(ring.full + i, full_arrivals());
-        barrier_init(ring.empty + i, 2);  // the two warps of the group that reads a slot
+// Readers of a piece of weights are the two warps of a group. So are those of activations, except in
+// wide steps, where all groups multiply the same ones.
+__device__ __forceinline__ void init_rings(const Shared &shared, int act_slots, bool wide) {
+    for (int i = 0; i < kRingUses; ++i) {
+        barrier_init(shared.weights.full + i, full_arrivals());
+        barrier_init(shared.weights.empty + i, 2);
+    }
+    for (int i = 0; i < act_slots; ++i) {
+        barrier_init(shared.acts.full + i, full_arrivals());
+        barrier_init(shared.acts.empty + i, wide ? kConsumerWarps : 2);
     }
 }
 
-__device__ __forceinline__ bool is_tiled(const Gemm &gemm) { return gemm.format <= kTileQ8; }
-
-__device__ __forceinline__ int gemm_rows_of(const StepArgs &s, const Gemm &gemm) {
-    return gemm.all_rows ? s.n_rows : s.n_selected;
-}
-
-// Calls body(op, stage) for every tiled GEMM in order.
-template <class Body>
-__device__ __forceinline__ void for_each_gemm(const StepArgs &s, const Body &body) {
-    uint32_t stage = 0;
-    for (int i = 0; i < s.n_ops; ++i) {
-        const Op &op = s.ops[i];
-        if (op.kind == OpKind::kGemm && is_tiled(op.gemm)) body(op.gemm, stage);
-        if (op.flags & kOpBarrier) ++stage;
-    }
-}
-
-__device__ __forceinline__ void load_weights(const StepArgs &s, const Ring &ring, int lane) {
-    uint32_t use = 0;
-    for_each_gemm(s, [&](const Gemm &gemm, uint32_t) {
-        const int n_units = gemm.n_blocks * gemm.k_units;
-        const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
-        const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
-        const int bytes = unit_bytes(gemm.format);
-        for (int row = 0; row < gemm_rows_of(s, gemm); row += s.pass_tiles * 8)
-            for (int unit = begin; unit < end; ++unit, ++use) {
-                ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), gemm.weight + static_cast<int64_t>(unit) * bytes, bytes, ring.full_of(use),
-                             lane);
-            }
-    });
-}
-
-__device__ __forceinline__ void load_activations(const StepArgs &s, const Ring &ring, int lane) {
-    uint32_t use = 0;
-    for_each_gemm(s, [&](const Gemm &described, uint32_t stage) {
-        const Gemm gemm = described;  // read before the wait, not after it
-        wait_stage(s.buf.barrier, s.barrier_start, stage);
-        fence_for_copies();
-        const int n_units = gemm.n_blocks * gemm.k_units;
-        const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
-        const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
-        const ActTile *act = gemm.act_span == 256 ? s.buf.act256 : s.buf.act32;
-        const int n_rows = gemm_rows_of(s, gemm), n_tiles = (n_rows + 7) / 8;
-        for (int tile = 0; tile < n_tiles; tile += s.pass_tiles) {
-            const int bytes = min(s.pass_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
-            for (int unit = begin; unit < end; ++unit, ++use) {
-                ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(unit % gemm.k_units) * s.row_tiles + tile,
-                             bytes, ring.full_of(use), lane);
-            }
+// Matrices side by side. Their activations are waited for by the loader, so only a matrix without tiles
+// waits here.
+template <class Wait>
+__device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Shared &shared, RingUses &uses,
+                                        const Wait &wait) {
+    const SlotRing acts = s.wide ? shared.acts : shared.acts.of(threadIdx.x / 64);
+    bool waited = false;
+    for (int i = 0; i < op.n_gemms; ++i) {
+        const Gemm &gemm = op.gemm[i];
+        switch (gemm.format) {
+            case kTileQ4K:
+                gemm_of_format<kTileQ4K>(s, gemm, shared.weights, acts, uses);
+                break;
+            case kTileQ5K:
+                gemm_of_format<kTileQ5K>(s, gemm, shared.weights, acts, uses);
+                break;
+            case kTileQ6K:
+                gemm_of_format<kTileQ6K>(s, gemm, shared.weights, acts, uses);
+                break;
+            case kTileQ8:
+                gemm_of_format<kTileQ8>(s, gemm, shared.weights, acts, uses);
+                break;
+            default:
+                if (!waited) wait();
+                waited = true;
+                gemm_float(s, gemm, gemm_rows(s, gemm.all_rows));
         }
-    });
-}
-
-// Matrices side by side share their rows' factors.
-__device__ __forceinline__ void update_factors(const StepArgs &s, const Gemm &gemm, int first, int n_rows,
-                                               float *factor, Walk &walk) {
-    const uint32_t stage = gemm.row_factor ? walk.stage + 1 : 0;
-    if (walk.factor_stage == stage && (stage == 0 || walk.factor_row == first)) return;
-    walk.factor_stage = stage;
-    walk.factor_row = first;
-    const int lane = threadIdx.x & 31;
-    consumers_sync();  // the last block that used the old ones is done
-    for (int i = threadIdx.x >> 5; i < kPassTiles * 8; i += kConsumerWarps) {
-        const float value = stage && first + i < n_rows ? row_factor(s, first + i, lane) : 1.0f;
-        if (lane == 0) factor[i] = value;
-    }
-    consumers_sync();
-}
-
-// The consumers' side of a GEMM; advances the ring uses as the loaders do.
-__device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, const Shared &shared, Walk &walk) {
-    uint32_t &use = walk.use;
-    const int n_rows = gemm_rows_of(s, gemm);
-    if (!is_tiled(gemm)) return gemm_float(s, gemm, n_rows);
-    const int n_units = gemm.n_blocks * gemm.k_units;
-    const int mine =
-        static_cast<int>(split_begin(n_units, blockIdx.x + 1, gridDim.x) - split_begin(n_units, blockIdx.x, gridDim.x));
-    float *reduce = reinterpret_cast<float *>(shared.scratch);
-    for (int row = 0; row < n_rows; row += s.pass_tiles * 8) {
-        const GemmPass pass = {row, min(s.pass_tiles * 8, n_rows - row), shared.factor, reduce, use, use};
-        update_factors(s, gemm, row, n_rows, shared.factor, walk);
-        if (gemm.format == kTileQ4K)
-            gemm_rows<kTileQ4K>(gemm, pass, shared.weights, shared.acts);
-        else if (gemm.format == kTileQ5K)
-            gemm_rows<kTileQ5K>(gemm, pass, shared.weights, shared.acts);
-        else if (gemm.format == kTileQ6K)
-            gemm_rows<kTileQ6K>(gemm, pass, shared.weights, shared.acts);
-        else
-            gemm_rows<kTileQ8>(gemm, pass, shared.weights, shared.acts);
-        use += mine;
     }
 }
 
-__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, Walk &walk) {
+template <class Wait>
+__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, RingUses &uses,
+                                       const Wait &wait) {
     float *scratch = reinterpret_cast<float *>(shared.scratch);
     switch (op.kind) {
         case OpKind::kEmbed:
-            return op_embed(s);
+            return op_embed(s, wait);
         case OpKind::kMtpInput:
-            return op_mtp_input(s, op);
+            return op_mtp_input(s, op, wait);
         case OpKind::kResidual:
-            return op_residual(s, op);
+            return op_residual(s, op, wait);
+        case OpKind::kNormalize:
+            return op_normalize(s, op, wait);
         case OpKind::kGemm:
-            return op_gemm(s, op.gemm, shared, walk);
+            return op_gemm(s, op, shared, uses, wait);
         case OpKind::kGdn:
+            wait();
             return op_gdn(s, op, scratch);
         case OpKind::kQuantHeads:
-            op_quantize_heads(s, op);
+            op_quantize_heads(s, op, wait);
             return op_advance(s, op);
         case OpKind::kRotate:
+            wait();
             return op_rotate(s, op);
         case OpKind::kAttention:
+            wait();
             return op_attention(s, op, scratch);
         case OpKind::kMergeHeads:
+            wait();
             return op_merge_heads(s, op);
         case OpKind::kSwiglu:
-            return op_swiglu(s, op);
+            return op_swiglu(s, op, wait);
         case OpKind::kSelect:
-            return op_select(s, op);
+            return op_select(s, op, wait);
         case OpKind::kLogits:
-            return op_logits(s, op);
+            return op_logits(s, op, wait);
     }
 }
 
@@ -197,11 +148,13 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared,
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
-        run_op(s, op, shared, walk);
-        if (op.flags & kOpBarrier)
-            grid_stage(s.buf.barrier, s.barrier_start, ++walk.stage);
-        else
+        run_op(s, op, shared, walk.uses, [&] { enter_stage(s.buf.barrier, s.barrier_start, walk.stage); });
+        if (op.flags & kOpBarrier) {
+            finish_stage(s.buf.barrier);
+            ++walk.stage;
+        } else {
             consumers_sync();
+        }
         if (timed) s.op_clock[i] = clock64();
     }
 }
@@ -214,8 +167,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     __syncthreads();
     const Shared shared = divide_shared(s, memory);
     if (threadIdx.x == 0) {
-        init_ring(shared.weights);
-        init_ring(shared.acts);
+        init_rings(shared, s.act_slots, s.wide);
         fence_for_copies();
     }
     __syncthreads();

@@ -7,19 +7,18 @@
 #include <cstdint>
 
 #include "cuda/step_args.h"
+#include "cuda/sync/ring_size.h"
 
 namespace pj::cuda {
 
 constexpr int kConsumerWarps = 8;
 constexpr int kThreads = (kConsumerWarps + 2) * 32;  // + weight loader + activation loader
-constexpr int kPassTiles = 3;                        // row tiles of 8 that share one read of the weights
-constexpr int kScratchBytes = 25 * 1024;             // reductions, recurrence, attention
+constexpr int kScratchBytes = 25 * 1024;             // recurrence, attention
 
-// Dynamic shared memory of a plan: weight ring, activation ring, scratch, barriers, row factors.
-constexpr size_t shared_bytes(int ring_slots, int ring_slot_bytes, int act_slots, int pass_tiles) {
-    return static_cast<size_t>(ring_slots) * ring_slot_bytes +
-           static_cast<size_t>(act_slots) * pass_tiles * sizeof(ActTile) + kScratchBytes +
-           static_cast<size_t>(ring_slots + act_slots) * 16 + 128;
+// Dynamic shared memory: weight ring, activation ring, scratch, barriers, offsets in the weight ring.
+constexpr size_t shared_bytes(size_t ring_bytes, int act_slots, int pass_tiles) {
+    return ring_bytes + static_cast<size_t>(act_slots) * (pass_tiles * sizeof(ActTile) + 16) + kScratchBytes +
+           kRingUses * (16 + 4);
 }
 
 // One step: a cooperative launch of n_cta blocks that walk args->ops. args lies on the device.

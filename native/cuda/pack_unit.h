@@ -8,13 +8,8 @@
 #include <cstdint>
 
 #include "core/quants.h"
+#include "cuda/host_device.h"
 #include "cuda/tiles.h"
-
-#ifdef __CUDACC__
-#define PJ_HOST_DEVICE __host__ __device__
-#else
-#define PJ_HOST_DEVICE
-#endif
 
 namespace pj::cuda {
 

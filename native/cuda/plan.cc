@@ -91,17 +91,20 @@ int64_t partial_capacity(const Shape &s, const pj_config &c) {
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 
+void require_tiles(const Gemm &g) {
+    if (g.format != kTileRaw) return;
+    const TypeTraits *traits = type_traits(g.type);
+    fail(PJ_ERR_MODEL,
+         "a matrix of %d x %d has weights of type %s; the CUDA backend multiplies Q4_K, Q5_K, Q6_K, Q8_0 "
+         "(rows of a multiple of 256), F16, BF16 and F32; use the CPU device",
+         g.n_out, g.n_in, traits ? traits->name : "?");
+}
+
 // Weight types without tensor-core tiles.
 void require_tiles(const Programs &programs) {
     for (const Program *program : {&programs.trunk, &programs.mtp})
         for (const Op &op : program->ops)
-            if (op.kind == OpKind::kGemm && op.gemm.format == kTileRaw) {
-                const TypeTraits *traits = type_traits(op.gemm.type);
-                fail(PJ_ERR_MODEL,
-                     "a matrix of %d x %d has weights of type %s; the CUDA backend multiplies Q4_K, Q5_K, Q6_K, Q8_0 "
-                     "(rows of a multiple of 256), F16, BF16 and F32; use the CPU device",
-                     op.gemm.n_out, op.gemm.n_in, traits ? traits->name : "?");
-            }
+            for (int i = 0; i < op.n_gemms; ++i) require_tiles(op.gemm[i]);
 }
 
 }  // namespace
@@ -114,37 +117,45 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config)
       embedding_(model.token_embd),
       mtp_embedding_(model.mtp.empty() ? Matrix{} : model.mtp[0].embedding),
       weights_(model),
-      programs_(compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_}, {nullptr, nullptr})),
+      programs_(compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_}, {})),
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
     require_tiles(programs_);
-    plan_shared_memory();
+    plan_launches();
     plan_states();
     check_memory();
     allocate();
     weights_.upload(config_);
     programs_ = compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_},
-                                 {parts_residual_.data(), parts_wide_.data()});
+                                 {residual_products_.data(), products_.data(), pieces_.data()});
     fill_constants();
 }
 
-// The deepest rings that fit, for launches of 1, 2 and 3 row tiles a pass.
-void CudaEngine::plan_shared_memory() {
-    const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
-    base_.ring_slot_bytes = std::max((weights_.max_unit_bytes() + 127) / 128 * 128, 128);
-    for (int tiles = 1; tiles <= kPassTiles; ++tiles) rings_[tiles - 1] = plan_rings(limit, tiles);
+// Shared memory of launches by their row tiles: 1, 2, 3, 4 or 8 that share one read of the weights.
+void CudaEngine::plan_launches() {
+    for (int tiles : {1, 2, 3, 4, 8}) narrow_.push_back(plan_launch(tiles, false));
+    wide_ = plan_launch(8, true);
+    // Cards with little shared memory: eight tiles would leave no room for weights.
+    const auto fits = [&](const Launch &l) { return l.ring_bytes >= 4 * weights_.max_unit_bytes(); };
+    if (!fits(narrow_.back())) narrow_.pop_back();
+    if (!fits(wide_)) wide_ = plan_launch(4, true);
+    if (narrow_[0].ring_bytes < 2 * weights_.max_unit_bytes() || wide_.ring_bytes < 2 * weights_.max_unit_bytes())
+        fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, too few for two units of %d; use the CPU device",
+             device_.name.c_str(), device_.shared_limit, weights_.max_unit_bytes());
 }
 
-// As many units of weights as of activations, and more of weights: they wait for nobody.
-CudaEngine::Rings CudaEngine::plan_rings(size_t limit, int tiles) const {
-    for (int acts : {12, 8, 6, 4, 3, 2}) {
-        int ring = 0;
-        while (ring < 64 && shared_bytes(ring + 1, base_.ring_slot_bytes, acts, tiles) <= limit) ++ring;
-        if (ring >= std::max(2, acts)) return {ring, acts, shared_bytes(ring, base_.ring_slot_bytes, acts, tiles)};
-    }
-    fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, at least %zu are needed; use the CPU device",
-         device_.name.c_str(), device_.shared_limit, shared_bytes(2, base_.ring_slot_bytes, 2, tiles) + kStaticShared);
+// Two activation tiles per group, more for single tiles: they come from the L2 one at a time. The
+// rest is for weights, which wait for nobody.
+CudaEngine::Launch CudaEngine::plan_launch(int tiles, bool wide) const {
+    const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
+    Launch launch = {tiles, wide ? 4 : tiles == 1 ? 16 : tiles == 8 ? 4 : 8, 0, 0};
+    const auto act_bytes = [&] { return launch.act_slots * tiles * sizeof(ActTile); };
+    while (launch.act_slots > (wide ? 2 : kGroups) && act_bytes() > limit * 2 / 5) launch.act_slots /= 2;
+    const size_t others = shared_bytes(0, launch.act_slots, tiles);
+    launch.ring_bytes = others < limit ? static_cast<int>((limit - others) / 128 * 128) : 0;
+    launch.shared_bytes = shared_bytes(launch.ring_bytes, launch.act_slots, tiles);
+    return launch;
 }
 
 void CudaEngine::plan_states() {
@@ -156,7 +167,7 @@ void CudaEngine::plan_states() {
 
 uint64_t CudaEngine::workspace_bytes() const {
     const FloatPlan floats(shape_, config_, programs_, max_selected_, partial_floats_);
-    return (floats.total + programs_.residual_floats + programs_.wide_floats) * sizeof(float) +
+    return (floats.total + programs_.residual_floats + programs_.between_floats) * sizeof(float) +
            2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile);
 }
 
@@ -179,8 +190,9 @@ void CudaEngine::check_memory() const {
 void CudaEngine::allocate() {
     const FloatPlan f(shape_, config_, programs_, max_selected_, partial_floats_);
     const int64_t tiles = act_tiles(programs_, config_.max_rows);
-    parts_residual_ = DeviceBuffer<float>(programs_.residual_floats, "partial sums");
-    parts_wide_ = DeviceBuffer<float>(programs_.wide_floats, "partial sums");
+    residual_products_ = DeviceBuffer<float>(programs_.residual_floats, "matrix products");
+    products_ = DeviceBuffer<float>(programs_.between_floats, "matrix products");
+    pieces_ = DeviceBuffer<PieceSpan>(programs_.pieces.size(), "the program");
     floats_ = DeviceBuffer<float>(f.total, "activations");
     act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
     best_ = PinnedBuffer<unsigned long long>(max_selected_, "activations");
@@ -243,10 +255,18 @@ void CudaEngine::fill_constants() {
     base_.v_rotation = kv_.v_rotation;
 
     std::vector<Op> ops;
-    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest})
+    std::vector<LoadTask> tasks;
+    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest}) {
+        device_programs_[p] = {ops.size(), tasks.size()};
         ops.insert(ops.end(), p->ops.begin(), p->ops.end());
+        tasks.insert(tasks.end(), p->tasks.begin(), p->tasks.end());
+    }
     ops_ = DeviceBuffer<Op>(ops.size(), "the program");
+    tasks_ = DeviceBuffer<LoadTask>(tasks.size(), "the program");
     check(cudaMemcpyAsync(ops_.data(), ops.data(), ops_.bytes(), cudaMemcpyHostToDevice, stream_), copying);
+    check(cudaMemcpyAsync(tasks_.data(), tasks.data(), tasks_.bytes(), cudaMemcpyHostToDevice, stream_), copying);
+    check(cudaMemcpyAsync(pieces_.data(), programs_.pieces.data(), pieces_.bytes(), cudaMemcpyHostToDevice, stream_),
+          copying);
     finish(copying);
 }
 

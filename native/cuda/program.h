@@ -1,12 +1,13 @@
 // What one launch of the megakernel does: a list of ops over device buffers.
 //
-// The host compiles the model into this list once (program.cc); rows, sequences and positions of a
+// The host compiles the model into this list once (compiler.cc); rows, sequences and positions of a
 // step arrive in StepArgs. All CTAs walk the same list; ops that need what others wrote have
 // kOpBarrier set on the op before them. Plain structs: the same bytes on host and device.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/split.h"
 #include "cuda/tiles.h"
 
 namespace pj::cuda {
@@ -14,24 +15,25 @@ namespace pj::cuda {
 enum class OpKind : int32_t {
     kEmbed,       // x = embedding rows of the step's tokens
     kMtpInput,    // act = quantised [norm(embedding) ; norm(row_hidden)]
-    kResidual,    // x += input parts (if any); act = quantised x * norm; square_sums
-    kGemm,        // parts = weight * act (* row factor)
+    kResidual,    // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
+    kNormalize,   // act = quantised x / rms * norm
+    kGemm,        // products = weights * act, matrices side by side
     kGdn,         // convolution, recurrence and gated norm of every (sequence, value head) -> heads
     kQuantHeads,  // act = quantised heads
     kRotate,      // query/key norm, rope, KV store
     kAttention,   // partial results per (sequence, kv head, segment, rows)
     kMergeHeads,  // merge partials, gate, act = quantised heads
-    kSwiglu,      // act = quantised silu(gate parts) * up parts
-    kSelect,      // act = quantised x * norm of the rows that want logits; hidden rows
-    kLogits,      // logits rows from parts; argmax
+    kSwiglu,      // act = quantised silu(gate) * up
+    kSelect,      // act = quantised x / rms * norm of the rows that want logits; hidden rows
+    kLogits,      // logits rows from products; argmax
 };
 
-constexpr const char *kOpNames[] = {"embed",  "mtp_input", "residual",    "gemm",   "gdn",    "quant_heads",
-                                    "rotate", "attention", "merge_heads", "swiglu", "select", "logits"};
+constexpr const char *kOpNames[] = {"embed",  "mtp_input", "residual",    "normalize", "gemm",   "gdn",   "quant_heads",
+                                    "rotate", "attention", "merge_heads", "swiglu",    "select", "logits"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next
-    kOpOverwrite = 2,  // kResidual: x = input parts instead of x += input parts
+    kOpOverwrite = 2,  // kResidual: x = products instead of x += products
 };
 
 // Which forms of its activations an op writes (Op::act_forms).
@@ -41,45 +43,59 @@ enum : int32_t {
     kActFloat = 4,    // Buffers::act_f32, for float weights
 };
 
-// Split of a GEMM over the grid (split.h): its units are numbered block * k_units + k and dealt to the
-// CTAs in ranges of equal size. A block that several CTAs share has one part from each, added in CTA
-// order. The split depends on shape and grid only, never on the rows of a step. Float matrices
-// (kTileFloat) are not split: they write one part and their readers see k_units = 1.
+// One matrix. Steps of few rows: every worker (split.h) stores the pieces of its blocks, readers add
+// them; [slot][row of the step][64]. Wide steps (StepArgs::wide): [row][n_blocks * 64], the pieces
+// already added, in the same order. Matrices without tiles are not split.
 struct Gemm {
-    const uint8_t *weight;  // packed units, tiles.h
-    const uint8_t *raw;     // generic formats: rows as in the file
-    float *parts;           // [n_parts][max_rows, or max_selected rows][n_blocks * 64]
-    int64_t part_stride;    // floats from a part to the next; rows are n_blocks * 64 apart
-    int32_t format;         // TileFormat
-    int32_t type;           // ggml type, for generic formats
+    const uint8_t *weight;    // packed units, tiles.h
+    const uint8_t *raw;       // matrices without tiles: rows as in the file
+    float *out;               // pieces or sums
+    const PieceSpan *pieces;  // [n_blocks]
+    int32_t format;           // TileFormat
+    int32_t type;             // ggml type, for matrices without tiles
     int32_t n_in, n_out, n_blocks, k_units;
-    int32_t n_parts;     // most parts of any block
-    int32_t row_factor;  // 1: multiply rows by 1 / rms from square_sums
-    int32_t act_span;    // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
-    int32_t all_rows;    // 1: every row of the step, 0: the selected rows
+    int32_t first_cta;  // the CTA that counts as 0 in the split: small matrices go to different CTAs
+    int32_t act_span;   // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
+    int32_t all_rows;   // 1: every row of the step, 0: the selected rows
+    int32_t reserved;
 };
 
 // Output of a Gemm as its reader sees it.
-struct Parts {
-    const float *data;  // Gemm::parts
-    int64_t part_stride, row_stride;
-    int32_t n_in, n_out, n_blocks, k_units;  // to find the parts of a column
+struct Product {
+    const float *data;        // Gemm::out
+    const PieceSpan *pieces;  // Gemm::pieces
+    int32_t row_stride;       // of wide steps: n_blocks * 64
+    int32_t row_factor;       // 1: the reader multiplies by 1 / rms from square_sums
 };
+
+// What the loader warps need of a tiled Gemm.
+struct alignas(64) LoadTask {
+    const uint8_t *weight;
+    int32_t n_blocks, k_units, unit_bytes, first_cta, act_span, all_rows;
+    uint32_t stage;  // grid stages that must be complete before its activations are there
+    int32_t op;      // index in the op list
+    int32_t reserved[6];
+};
+static_assert(sizeof(LoadTask) == 64, "one word per lane of half a warp");
+
+constexpr int kMostGemms = 4;
+constexpr int kNarrowTiles = 8;  // row tiles of 8 that a step has at most before it is a wide one
 
 struct Op {
     OpKind kind;
     int32_t flags;
     int32_t layer;  // index among the attention or GDN layers
-    int32_t n_inputs;
-    Gemm gemm;           // kGemm
-    Parts input[4];      // parts this op reads
-    const float *norm;   // norm weight
-    const float *norm2;  // second one (k_norm, h_norm)
-    const float *conv;   // [taps][channels]
-    const float *dt_bias;
-    const float *a;
+    int32_t n_inputs, n_gemms;
     int32_t act_forms;  // kAct bits
     int32_t width;      // columns of what this op quantises
+    int32_t reserved;
+    Gemm gemm[kMostGemms];  // kGemm
+    Product input[4];       // what this op reads
+    const float *norm;      // norm weight
+    const float *norm2;     // second one (k_norm, h_norm)
+    const float *conv;      // [taps][channels]
+    const float *dt_bias;
+    const float *a;
 };
 
 }  // namespace pj::cuda

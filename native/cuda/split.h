@@ -1,41 +1,76 @@
-// Which units of a GEMM a CTA computes (program.h, Gemm). Plain functions for host and device.
+// Who computes which units of a GEMM (program.h, Gemm). Plain functions for host and device.
+//
+// Units are numbered block * k_units + k. A worker is one group of consumer warps of one CTA; workers
+// have consecutive ranges of units, so a block is cut into pieces by the borders of workers. The cut
+// depends on shape and grid only: it fixes the order of sums for every number of rows.
 #pragma once
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define PJ_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define PJ_HOST_DEVICE inline
-#endif
+#include "cuda/host_device.h"
 
 namespace pj::cuda {
 
-// A CTA gets at least this many units: small matrices make few parts rather than many.
-constexpr int kLeastUnits = 4;
+constexpr int kGroups = 4;  // of two consumer warps, per CTA
+
+// A CTA gets at least a unit per group: small matrices go to few CTAs.
+constexpr int kLeastUnits = kGroups;
+
+struct UnitRange {
+    int begin, end;
+    PJ_HOST_DEVICE int size() const { return end - begin; }
+};
 
 // n_units * n_cta must stay below 2^31 (compiler.cc checks): 32-bit divisions are several times faster.
-PJ_HOST_DEVICE int split_ctas(int n_units, int n_cta) {
+PJ_HOST_DEVICE inline int split_ctas(int n_units, int n_cta) {
     const int most = n_units / kLeastUnits > 0 ? n_units / kLeastUnits : 1;
     return most < n_cta ? most : n_cta;
 }
 
-// First unit of a CTA; n_units for all CTAs beyond the last that takes part.
-PJ_HOST_DEVICE int split_begin(int n_units, int cta, int n_cta) {
-    const unsigned n = split_ctas(n_units, n_cta);
-    return static_cast<unsigned>(cta) < n ? static_cast<int>(static_cast<unsigned>(n_units) * cta / n) : n_units;
+// Units of a CTA, counted from the first that takes part; empty beyond the last.
+PJ_HOST_DEVICE inline UnitRange cta_range(int n_units, int cta, int n_cta) {
+    const unsigned n = split_ctas(n_units, n_cta), units = n_units, c = cta;
+    if (c >= n) return {n_units, n_units};
+    return {static_cast<int>(units * c / n), static_cast<int>(units * (c + 1) / n)};
 }
 
-// The CTA whose range holds a unit: the largest c with n_units * c / n <= unit.
-PJ_HOST_DEVICE int split_owner(int n_units, int unit, int n_cta) {
-    const unsigned n = split_ctas(n_units, n_cta);
-    return static_cast<int>(((static_cast<unsigned>(unit) + 1) * n - 1) / n_units);
+// Of the n units of a CTA, those of one group: the first n % kGroups groups have one more.
+PJ_HOST_DEVICE inline UnitRange group_range(int n, int group) {
+    const int q = static_cast<int>(static_cast<unsigned>(n) / kGroups), more = n - q * kGroups;
+    const int begin = group * q + (group < more ? group : more);
+    return {begin, begin + q + (group < more ? 1 : 0)};
 }
 
-// CTAs that share a block.
-PJ_HOST_DEVICE int split_parts(int n_blocks, int k_units, int block, int n_cta) {
-    const int n = n_blocks * k_units, first = block * k_units;
-    return split_owner(n, first + k_units - 1, n_cta) - split_owner(n, first, n_cta) + 1;
+PJ_HOST_DEVICE inline UnitRange worker_range(int n_units, int worker, int n_cta) {
+    const UnitRange cta = cta_range(n_units, worker / kGroups, n_cta), group = group_range(cta.size(), worker % kGroups);
+    return {cta.begin + group.begin, cta.begin + group.end};
+}
+
+// The worker whose range holds a unit.
+PJ_HOST_DEVICE inline int worker_of(int n_units, int unit, int n_cta) {
+    const unsigned n = split_ctas(n_units, n_cta);
+    // The largest c with n_units * c / n <= unit.
+    const int cta = static_cast<int>(((static_cast<unsigned>(unit) + 1) * n - 1) / n_units);
+    const UnitRange range = cta_range(n_units, cta, n_cta);
+    const int q = range.size() / kGroups, more = range.size() - q * kGroups, i = unit - range.begin;
+    const int group = i < more * (q + 1) ? i / (q + 1) : (i - more) / q;
+    return cta * kGroups + group;
+}
+
+// Pieces of a block lie side by side in slots block + worker: both grow along the units, so no two
+// pieces share a slot.
+struct PieceSpan {
+    int32_t slot, n;
+};
+
+PJ_HOST_DEVICE inline PieceSpan pieces_of(int n_units, int k_units, int block, int n_cta) {
+    const int first = worker_of(n_units, block * k_units, n_cta);
+    const int last = worker_of(n_units, block * k_units + k_units - 1, n_cta);
+    return {block + first, last - first + 1};
+}
+
+PJ_HOST_DEVICE inline int piece_slots(int n_units, int n_blocks, int n_cta) {
+    return n_blocks + kGroups * split_ctas(n_units, n_cta) - 1;
 }
 
 }  // namespace pj::cuda

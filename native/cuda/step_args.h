@@ -62,6 +62,10 @@ struct StepArgs {
     int32_t n_ops;
     int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits or argmax
     int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
+    const LoadTask *tasks;               // of the tiled matrices of ops, in order
+    int32_t n_tasks;
+    int32_t wide;        // many rows: CTAs take whole blocks of outputs (ops/gemm.cuh)
+    int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_segments;      // most attention segments of any sequence
     uint32_t barrier_start;  // value of the counter when the launch begins: 0
@@ -82,8 +86,9 @@ struct StepArgs {
     long long *op_clock;         // [n_ops + 1]: cycles of CTA 0 after each op, last the start; null: not wanted
     DeviceShape shape;
     Buffers buf;
-    // Shared memory of this launch. pass_tiles: row tiles that share one read of the weights, 1..3.
-    int32_t ring_slots, ring_slot_bytes, act_slots, pass_tiles;
+    // Shared memory of this launch: bytes of the weight ring, slots of the activation ring (a power of
+    // two); pass_tiles: row tiles that share one read of the weights.
+    int32_t ring_bytes, act_slots, pass_tiles, reserved;
 };
 
 constexpr int kSegment = 512;      // positions of one attention partial, as on the CPU

@@ -121,7 +121,7 @@ __device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op) {
     for_each_warp(static_cast<int64_t>(s.n_rows) * per_row, [&](int64_t item, int lane) {
         const int row = static_cast<int>(item / per_row), which = static_cast<int>(item % per_row);
         if (which < n_q) {
-            Lane8 q = parts256(op.input[0], row, which * 2 * kHeadDim, lane);
+            Lane8 q = product256(s, op.input[0], row, which * 2 * kHeadDim, lane);
             normalize_and_rotate(s, q, op.norm, row, lane);
             if (s.kv_type_k == PJ_KV_Q8_0) {
                 int integers[8];
@@ -136,12 +136,12 @@ __device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op) {
         uint8_t *page = page_of(s, s.seqs[s.row_seq[row]], position);
         if (which < n_q + n_kv) {
             const int head = which - n_q;
-            Lane8 k = parts256(op.input[1], row, head * kHeadDim, lane);
+            Lane8 k = product256(s, op.input[1], row, head * kHeadDim, lane);
             normalize_and_rotate(s, k, op.norm2, row, lane);
             store_kv(page + k_offset(s, op.layer, head) + offset * kv_row_bytes(s.kv_type_k), s.kv_type_k, k, lane);
         } else {
             const int head = which - n_q - n_kv;
-            Lane8 v = parts256(op.input[2], row, head * kHeadDim, lane);
+            Lane8 v = product256(s, op.input[2], row, head * kHeadDim, lane);
             if (s.v_rotation) hadamard<64>(v, lane);
             store_kv(page + v_offset(s, op.layer, head) + offset * kv_row_bytes(s.kv_type_v), s.kv_type_v, v, lane);
         }
@@ -346,7 +346,7 @@ __device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op) {
         const int row = static_cast<int>(item / s.shape.n_head), head = static_cast<int>(item % s.shape.n_head);
         Lane8 out = merged_head(s, row, head, lane);
         if (s.v_rotation) hadamard<64>(out, lane);
-        const Lane8 gate = parts256(op.input[0], row, (2 * head + 1) * kHeadDim, lane);
+        const Lane8 gate = product256(s, op.input[0], row, (2 * head + 1) * kHeadDim, lane);
 #pragma unroll
         for (int i = 0; i < 8; ++i) out.v[i] *= sigmoid(gate.v[i]);
         quantize(s, op, row, head, out, lane);

@@ -64,6 +64,19 @@ __device__ __forceinline__ float half_sum(GdnScratch &scratch, float x) {
     return sum;
 }
 
+__device__ __forceinline__ float slow_factor(const StepArgs &s, const Op &op, int row) {
+    if (!op.input[0].row_factor) return 1.0f;
+    const int n = s.shape.n_embd / kUnitInputs;
+    float v[32];
+    for (int i = 0; i < 32; ++i) {
+        v[i] = 0;
+        for (int j = i; j < n; j += 32) v[i] += __ldcg(s.buf.square_sums + static_cast<int64_t>(row) * n + j);
+    }
+    for (int step = 16; step > 0; step /= 2)
+        for (int i = 0; i < step; ++i) v[i] = v[i] + v[i + step];
+    return 1.0f / sqrtf(v[0] / s.shape.n_embd + s.shape.rms_eps);
+}
+
 // A speculative row that waits for its verdict: channels before the convolution, then the
 // projections that give beta and the decay of every value head.
 __device__ __forceinline__ float *pending_row(const StepArgs &s, int slot, int layer, int i) {
@@ -77,19 +90,20 @@ struct GdnInput {
     const Op &op;
     const pj_seq &seq;
     int channels;
+    float factor = 1;
 
     __device__ __forceinline__ float channel(int i, int channel) const {
         return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + channel)
-                                : sum_parts(op.input[0], seq.row_begin + i - seq.n_accept, channel, gridDim.x);
+                                : factor * product_value(s, op.input[0], seq.row_begin + i - seq.n_accept, channel);
     }
     __device__ __forceinline__ float beta(int i, int head) const {
         return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + channels + head)
-                                : sum_parts(op.input[2], seq.row_begin + i - seq.n_accept, head, gridDim.x);
+                                : factor * product_value(s, op.input[2], seq.row_begin + i - seq.n_accept, head);
     }
     __device__ __forceinline__ float alpha(int i, int head) const {
         const int at = channels + s.shape.n_gdn_head_v + head;
         return i < seq.n_accept ? __ldcg(pending_row(s, seq.state_slot, op.layer, i) + at)
-                                : sum_parts(op.input[3], seq.row_begin + i - seq.n_accept, head, gridDim.x);
+                                : factor * product_value(s, op.input[3], seq.row_begin + i - seq.n_accept, head);
     }
 };
 
@@ -103,7 +117,7 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
     const int tid = threadIdx.x, column = tid & 127, half = tid >> 7;
     const int key_head = head % shape.n_gdn_head_k, key_width = shape.n_gdn_head_k * kGdnDim;
     const int channels = gdn_channels(shape);
-    const GdnInput input = {s, op, seq, channels};
+    GdnInput input = {s, op, seq, channels};
     // Threads of the lower half convolve the query and the value channel, the upper half the key's.
     const int channel = half ? key_width + key_head * kGdnDim + column : key_head * kGdnDim + column;
     const int value_channel = 2 * key_width + head * kGdnDim + column;
@@ -127,6 +141,7 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
     for (int i = 0; i < n_total; ++i) {
         if (i == n_committed) save();
         const int row = seq.row_begin + i - seq.n_accept;
+        if (i >= seq.n_accept) input.factor = factor_of(s, op.input[0], row, threadIdx.x & 31);
         const float x = window.push(input.channel(i, channel), op.conv, channels, channel);
         if (!half)
             scratch.v[column] = value_window.push(input.channel(i, value_channel), op.conv, channels, value_channel);
@@ -155,7 +170,7 @@ __device__ __noinline__ void gdn_head(const StepArgs &s, const Op &op, const pj_
         o = (scratch.halves[0][column] + scratch.halves[1][column]) * out_scale;
         const float squares = half_sum(scratch, o * o);
         if (!half && i >= seq.n_accept) {
-            const float z = sum_parts(op.input[1], row, head * kGdnDim + column, gridDim.x);
+            const float z = input.factor * product_value(s, op.input[1], row, head * kGdnDim + column);
             const float r = 1.0f / sqrtf(squares / kGdnDim + shape.rms_eps);
             s.buf.heads[static_cast<int64_t>(row) * shape.n_gdn_head_v * kGdnDim + head * kGdnDim + column] =
                 o * r * op.norm[column] * (z * sigmoid(z));
@@ -176,19 +191,20 @@ __device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, void *share
 // inputs of the speculative rows become pending.
 __device__ __forceinline__ void advance_channel(const StepArgs &s, const Op &op, const pj_seq &seq, int channel) {
     const int channels = gdn_channels(s.shape);
-    const GdnInput input = {s, op, seq, channels};
+    GdnInput input = {s, op, seq, channels};
     float *window = gdn_window(s, seq.state_slot, op.layer) + channel;
     const int n_committed = seq.n_accept + seq.n_rows - seq.n_spec;
     float next[kConvTaps - 1];
     for (int j = 0; j < kConvTaps - 1; ++j) {
         const int from = n_committed - (kConvTaps - 1) + j;
+        if (from >= seq.n_accept) input.factor = slow_factor(s, op, seq.row_begin + from - seq.n_accept);
         next[j] = from < 0 ? __ldcg(window + static_cast<int64_t>(from + kConvTaps - 1) * channels)
                            : input.channel(from, channel);
     }
     for (int j = 0; j < kConvTaps - 1; ++j) window[static_cast<int64_t>(j) * channels] = next[j];
     for (int j = 0; j < seq.n_spec; ++j)
-        pending_row(s, seq.state_slot, op.layer, j)[channel] =
-            sum_parts(op.input[0], seq.row_begin + seq.n_rows - seq.n_spec + j, channel, gridDim.x);
+        pending_row(s, seq.state_slot, op.layer, j)[channel] = slow_factor(s, op, seq.row_begin + seq.n_rows - seq.n_spec + j) *
+            product_value(s, op.input[0], seq.row_begin + seq.n_rows - seq.n_spec + j, channel);
 }
 
 __device__ __noinline__ void op_advance(const StepArgs &s, const Op &op) {
@@ -202,10 +218,10 @@ __device__ __noinline__ void op_advance(const StepArgs &s, const Op &op) {
             advance_channel(s, op, seq, at);
             continue;
         }
-        const Parts &source = op.input[at < channels + heads ? 2 : 3];
+        const Product &source = op.input[at < channels + heads ? 2 : 3];
         for (int j = 0; j < seq.n_spec; ++j)
-            pending_row(s, seq.state_slot, op.layer, j)[at] =
-                sum_parts(source, seq.row_begin + seq.n_rows - seq.n_spec + j, (at - channels) % heads, gridDim.x);
+            pending_row(s, seq.state_slot, op.layer, j)[at] = slow_factor(s, op, seq.row_begin + seq.n_rows - seq.n_spec + j) *
+                product_value(s, source, seq.row_begin + seq.n_rows - seq.n_spec + j, (at - channels) % heads);
     }
 }
 

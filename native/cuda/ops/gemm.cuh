@@ -2,25 +2,23 @@
 //
 //     y[row][out] = sum over units of scale_x * (d * sum_s code_s * dot_s - dmin * sum_s min_s * sum_s(q))
 //
-// Order of sums: integers are exact within a unit (256 inputs). Warps 2 g and 2 g + 1 take the units
-// with k % 4 == g in order; the four sums of a block are added in order of g; parts of a block that
-// several CTAs share are added in CTA order by the reader. Nothing depends on the number of rows:
-// rows run in passes of up to 24 that repeat the same sums.
+// Order of sums: integers are exact within a unit (256 inputs); the units of a piece (split.h) are
+// added in order, then the pieces of a block. Steps of few rows: a worker computes its own range of
+// units, stores pieces, and readers add them. Wide steps: a CTA takes four whole blocks and a group of
+// rows, reads every weight once for them, and adds the same pieces in the same order itself.
 #pragma once
 
 #include <cuda_fp16.h>
 
 #include "cuda/megakernel.h"
-#include "cuda/ops/parts.cuh"
+#include "cuda/ops/products.cuh"
 #include "cuda/sync/grid.cuh"
 #include "cuda/sync/ring.cuh"
 
 namespace pj::cuda {
 
-constexpr int kGroups = 4;     // of two warps
-constexpr int kWarpTiles = 2;  // row tiles of 16 outputs per warp
-constexpr int kReduceFloats = kGroups * kUnitOutputs * kPassTiles * 8;
-static_assert(kReduceFloats * 4 <= kScratchBytes, "reduction buffer");
+constexpr int kWarpTiles = 2;  // row tiles of 16 outputs per warp; a group's two warps make a block
+static_assert(kGroups * 2 == kConsumerWarps && kWarpTiles * 2 * 16 == kUnitOutputs, "a block per group");
 
 __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[4], uint2 b) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -49,264 +47,388 @@ template <int NT>
 using Accumulators = float[kWarpTiles][NT][4];
 
 // Q4_K and Q5_K: 32-wide sub-blocks with a scale and a minimum.
-template <int kFormat, int NT>
-__device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile *act, int first_tile, int lane,
-                                             Accumulators<NT> &acc) {
+template <int kFormat, int NB, bool kTight>
+__device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile *act, int tile, int lane,
+                                             float (*acc)[4]) {
     const int g = lane >> 2, t = lane & 3;
+    const int out0 = tile * 16 + g;
+    const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + out0 * 16);
+    const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + (out0 + 8) * 16);
+    uint4 fifth = {};
+    if constexpr (kFormat == kTileQ5K)
+        fifth = *reinterpret_cast<const uint4 *>(unit + kQ5KFifth + (tile * 32 + lane) * 16);
+    int isum[NB][4] = {};
 #pragma unroll
-    for (int r = 0; r < kWarpTiles; ++r) {
-        const int tile = first_tile + r, out0 = tile * 16 + g;
-        const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + out0 * 16);
-        const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + (out0 + 8) * 16);
-        uint4 fifth = {};
-        if constexpr (kFormat == kTileQ5K)
-            fifth = *reinterpret_cast<const uint4 *>(unit + kQ5KFifth + (tile * 32 + lane) * 16);
-        int isum[NT][4], msum[NT][4];
-        // Minimum codes of sub-blocks 2 t and 2 t + 1, each for two sums of 16.
-        const uint32_t m0 = t < 2 ? low.z : low.w, m1 = t < 2 ? high.z : high.w;
-        const uint32_t a0 = __byte_perm(m0, 0, t & 1 ? 0x3322 : 0x1100),
-                       a1 = __byte_perm(m1, 0, t & 1 ? 0x3322 : 0x1100);
+    for (int pair = 0; pair < 4; ++pair) {
+        if constexpr (kTight) __syncwarp();
+        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
 #pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            mma_sums(msum[n], a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        for (int half = 0; half < 2; ++half) {
+            const int b = pair * 2 + half, shift = half * 4;
+            uint32_t a[4] = {w.x >> shift & 0x0f0f0f0fu, w.y >> shift & 0x0f0f0f0fu, w.z >> shift & 0x0f0f0f0fu,
+                             w.w >> shift & 0x0f0f0f0fu};
+            if constexpr (kFormat == kTileQ5K) {
+                a[0] |= (fifth.x >> b & 0x01010101u) << 4;
+                a[1] |= (fifth.y >> b & 0x01010101u) << 4;
+                a[2] |= (fifth.z >> b & 0x01010101u) << 4;
+                a[3] |= (fifth.w >> b & 0x01010101u) << 4;
+            }
+            const int c0 = byte_of(b < 4 ? low.x : low.y, b & 3), c1 = byte_of(b < 4 ? high.x : high.y, b & 3);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) isum[n][i] = 0;
-        }
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-            const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int b = pair * 2 + half, shift = half * 4;
-                uint32_t a[4] = {w.x >> shift & 0x0f0f0f0fu, w.y >> shift & 0x0f0f0f0fu, w.z >> shift & 0x0f0f0f0fu,
-                                 w.w >> shift & 0x0f0f0f0fu};
-                if constexpr (kFormat == kTileQ5K) {
-                    a[0] |= (fifth.x >> b & 0x01010101u) << 4;
-                    a[1] |= (fifth.y >> b & 0x01010101u) << 4;
-                    a[2] |= (fifth.z >> b & 0x01010101u) << 4;
-                    a[3] |= (fifth.w >> b & 0x01010101u) << 4;
-                }
-                const int c0 = byte_of(b < 4 ? low.x : low.y, b & 3), c1 = byte_of(b < 4 ? high.x : high.y, b & 3);
-#pragma unroll
-                for (int n = 0; n < NT; ++n) {
-                    int c[4] = {0, 0, 0, 0};
-                    mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
-                    isum[n][0] += c0 * c[0];
-                    isum[n][1] += c0 * c[1];
-                    isum[n][2] += c1 * c[2];
-                    isum[n][3] += c1 * c[3];
-                }
+            for (int n = 0; n < NB; ++n) {
+                int c[4] = {0, 0, 0, 0};
+                mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
+                isum[n][0] += c0 * c[0];
+                isum[n][1] += c0 * c[1];
+                isum[n][2] += c1 * c[2];
+                isum[n][3] += c1 * c[3];
             }
         }
-        const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
-        const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
+    }
+    const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
+    const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
+    // Minimum codes of sub-blocks 2 t and 2 t + 1, each for two sums of 16.
+    const uint32_t m0 = t < 2 ? low.z : low.w, m1 = t < 2 ? high.z : high.w;
+    const uint32_t a0 = __byte_perm(m0, 0, t & 1 ? 0x3322 : 0x1100),
+                   a1 = __byte_perm(m1, 0, t & 1 ? 0x3322 : 0x1100);
 #pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-            acc[r][n][0] += x.x * (d0.x * static_cast<float>(isum[n][0]) - d0.y * static_cast<float>(msum[n][0]));
-            acc[r][n][1] += x.y * (d0.x * static_cast<float>(isum[n][1]) - d0.y * static_cast<float>(msum[n][1]));
-            acc[r][n][2] += x.x * (d1.x * static_cast<float>(isum[n][2]) - d1.y * static_cast<float>(msum[n][2]));
-            acc[r][n][3] += x.y * (d1.x * static_cast<float>(isum[n][3]) - d1.y * static_cast<float>(msum[n][3]));
-        }
+    for (int n = 0; n < NB; ++n) {
+        int msum[4];
+        mma_sums(msum, a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
+        acc[n][0] += x.x * (d0.x * static_cast<float>(isum[n][0]) - d0.y * static_cast<float>(msum[0]));
+        acc[n][1] += x.y * (d0.x * static_cast<float>(isum[n][1]) - d0.y * static_cast<float>(msum[1]));
+        acc[n][2] += x.x * (d1.x * static_cast<float>(isum[n][2]) - d1.y * static_cast<float>(msum[2]));
+        acc[n][3] += x.y * (d1.x * static_cast<float>(isum[n][3]) - d1.y * static_cast<float>(msum[3]));
     }
 }
 
 // Q6_K: 16-wide sub-blocks; value = stored - 32, taken off through the sums.
-template <int NT>
-__device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *act, int first_tile, int lane,
-                                            Accumulators<NT> &acc) {
+template <int NB, bool kTight>
+__device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *act, int tile, int lane,
+                                            float (*acc)[4]) {
     const int g = lane >> 2, t = lane & 3;
+    const int out0 = tile * 16 + g;
+    const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + out0 * 16);
+    const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + (out0 + 8) * 16);
+    const uint32_t codes0[4] = {low.x, low.y, low.z, low.w}, codes1[4] = {high.x, high.y, high.z, high.w};
+    int isum[NB][4] = {};
 #pragma unroll
-    for (int r = 0; r < kWarpTiles; ++r) {
-        const int tile = first_tile + r, out0 = tile * 16 + g;
-        const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + out0 * 16);
-        const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + (out0 + 8) * 16);
-        const uint32_t codes0[4] = {low.x, low.y, low.z, low.w}, codes1[4] = {high.x, high.y, high.z, high.w};
-        int isum[NT][4];
+    for (int pair = 0; pair < 4; ++pair) {
+        if constexpr (kTight) __syncwarp();
+        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
+        const uint4 u =
+            *reinterpret_cast<const uint4 *>(unit + kQ6KUpper + ((tile * 2 + pair / 2) * 32 + lane) * 16);
 #pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            const uint32_t a0 = t == 0 ? low.x : t == 1 ? low.y : t == 2 ? low.z : low.w;
-            const uint32_t a1 = t == 0 ? high.x : t == 1 ? high.y : t == 2 ? high.z : high.w;
-            mma_sums(isum[n], a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        for (int half = 0; half < 2; ++half) {
+            const int b = pair * 2 + half, shift = half * 4, up = 2 * (b & 3);
+            const uint32_t a[4] = {(w.x >> shift & 0x0f0f0f0fu) | (u.x >> up & 0x03030303u) << 4,
+                                   (w.y >> shift & 0x0f0f0f0fu) | (u.y >> up & 0x03030303u) << 4,
+                                   (w.z >> shift & 0x0f0f0f0fu) | (u.z >> up & 0x03030303u) << 4,
+                                   (w.w >> shift & 0x0f0f0f0fu) | (u.w >> up & 0x03030303u) << 4};
+            const int s = 2 * b;
+            const int c00 = byte_of(codes0[s / 4], s & 3), c01 = byte_of(codes0[s / 4], (s & 3) + 1);
+            const int c10 = byte_of(codes1[s / 4], s & 3), c11 = byte_of(codes1[s / 4], (s & 3) + 1);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) isum[n][i] *= -32;
-        }
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-            const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
-            const uint4 u =
-                *reinterpret_cast<const uint4 *>(unit + kQ6KUpper + ((tile * 2 + pair / 2) * 32 + lane) * 16);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int b = pair * 2 + half, shift = half * 4, up = 2 * (b & 3);
-                const uint32_t a[4] = {(w.x >> shift & 0x0f0f0f0fu) | (u.x >> up & 0x03030303u) << 4,
-                                       (w.y >> shift & 0x0f0f0f0fu) | (u.y >> up & 0x03030303u) << 4,
-                                       (w.z >> shift & 0x0f0f0f0fu) | (u.z >> up & 0x03030303u) << 4,
-                                       (w.w >> shift & 0x0f0f0f0fu) | (u.w >> up & 0x03030303u) << 4};
-                const int s = 2 * b;
-                const int c00 = byte_of(codes0[s / 4], s & 3), c01 = byte_of(codes0[s / 4], (s & 3) + 1);
-                const int c10 = byte_of(codes1[s / 4], s & 3), c11 = byte_of(codes1[s / 4], (s & 3) + 1);
-#pragma unroll
-                for (int n = 0; n < NT; ++n) {
-                    const uint2 q = *reinterpret_cast<const uint2 *>(act[n].q[b][lane]);
-                    int c[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
-                    mma_k16(c, a[0], a[1], q.x);
-                    mma_k16(e, a[2], a[3], q.y);
-                    isum[n][0] += c00 * c[0] + c01 * e[0];
-                    isum[n][1] += c00 * c[1] + c01 * e[1];
-                    isum[n][2] += c10 * c[2] + c11 * e[2];
-                    isum[n][3] += c10 * c[3] + c11 * e[3];
-                }
+            for (int n = 0; n < NB; ++n) {
+                const uint2 q = *reinterpret_cast<const uint2 *>(act[n].q[b][lane]);
+                int c[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
+                mma_k16(c, a[0], a[1], q.x);
+                mma_k16(e, a[2], a[3], q.y);
+                isum[n][0] += c00 * c[0] + c01 * e[0];
+                isum[n][1] += c00 * c[1] + c01 * e[1];
+                isum[n][2] += c10 * c[2] + c11 * e[2];
+                isum[n][3] += c10 * c[3] + c11 * e[3];
             }
         }
-        const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
-        const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
+    }
+    const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
+    const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
+    const uint32_t a0 = t == 0 ? low.x : t == 1 ? low.y : t == 2 ? low.z : low.w;
+    const uint32_t a1 = t == 0 ? high.x : t == 1 ? high.y : t == 2 ? high.z : high.w;
 #pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-            acc[r][n][0] += x.x * (d0 * static_cast<float>(isum[n][0]));
-            acc[r][n][1] += x.y * (d0 * static_cast<float>(isum[n][1]));
-            acc[r][n][2] += x.x * (d1 * static_cast<float>(isum[n][2]));
-            acc[r][n][3] += x.y * (d1 * static_cast<float>(isum[n][3]));
+    for (int n = 0; n < NB; ++n) {
+        int offset[4];
+        mma_sums(offset, a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) isum[n][i] -= 32 * offset[i];
+        const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
+        acc[n][0] += x.x * (d0 * static_cast<float>(isum[n][0]));
+        acc[n][1] += x.y * (d0 * static_cast<float>(isum[n][1]));
+        acc[n][2] += x.x * (d1 * static_cast<float>(isum[n][2]));
+        acc[n][3] += x.y * (d1 * static_cast<float>(isum[n][3]));
+    }
+}
+
+// Q8_0: one scale per 32 on both sides.
+template <int NB>
+__device__ __forceinline__ void multiply_q8(const uint8_t *unit, const ActTile *act, int tile, int lane,
+                                            float (*acc)[4]) {
+    const int g = lane >> 2, t = lane & 3;
+    const int out0 = tile * 16 + g;
+    const __half *d = reinterpret_cast<const __half *>(unit + kQ8Scales);
+#pragma unroll
+    for (int b = 0; b < 8; ++b) {
+        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 8 + b) * 32 + lane) * 16);
+        const uint32_t a[4] = {w.x, w.y, w.z, w.w};
+        const float d0 = __half2float(d[out0 * 8 + b]), d1 = __half2float(d[(out0 + 8) * 8 + b]);
+#pragma unroll
+        for (int n = 0; n < NB; ++n) {
+            int c[4] = {0, 0, 0, 0};
+            mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
+            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[b][2 * t]);
+            acc[n][0] += d0 * x.x * static_cast<float>(c[0]);
+            acc[n][1] += d0 * x.y * static_cast<float>(c[1]);
+            acc[n][2] += d1 * x.x * static_cast<float>(c[2]);
+            acc[n][3] += d1 * x.y * static_cast<float>(c[3]);
         }
     }
 }
 
-// Q8_0: one scale per 32 on both sides. factor: of the rows 2 t and 2 t + 1 of each tile; the scale
-// of the finished row is kept in f16, as the CPU's and llama.cpp's q8_0 rows.
-template <int NT>
-__device__ __forceinline__ void multiply_q8(const uint8_t *unit, const ActTile *act, int first_tile, int lane,
-                                            const float2 (&factor)[NT], Accumulators<NT> &acc) {
-    const int g = lane >> 2, t = lane & 3;
+// A unit times the row tiles of a pass. At most four row tiles at a time, and __syncwarp() keeps the
+// loads of the next ones behind these (kTight: also those of a pair of k-blocks): else the compiler
+// brings them forward until registers spill.
+template <int kFormat, int NT>
+__device__ __forceinline__ void multiply_unit(const uint8_t *unit, const ActTile *act, int first_tile, int lane,
+                                              Accumulators<NT> &acc) {
+    constexpr int NB = NT < 4 ? NT : 4;
 #pragma unroll
-    for (int r = 0; r < kWarpTiles; ++r) {
-        const int tile = first_tile + r, out0 = tile * 16 + g;
-        const __half *d = reinterpret_cast<const __half *>(unit + kQ8Scales);
+    for (int r = 0; r < kWarpTiles; ++r)
 #pragma unroll
-        for (int b = 0; b < 8; ++b) {
-            const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 8 + b) * 32 + lane) * 16);
-            const uint32_t a[4] = {w.x, w.y, w.z, w.w};
-            const float d0 = __half2float(d[out0 * 8 + b]), d1 = __half2float(d[(out0 + 8) * 8 + b]);
-#pragma unroll
-            for (int n = 0; n < NT; ++n) {
-                int c[4] = {0, 0, 0, 0};
-                mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
-                float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[b][2 * t]);
-                x.x = __half2float(__float2half_rn(x.x * factor[n].x));
-                x.y = __half2float(__float2half_rn(x.y * factor[n].y));
-                acc[r][n][0] += d0 * x.x * static_cast<float>(c[0]);
-                acc[r][n][1] += d0 * x.y * static_cast<float>(c[1]);
-                acc[r][n][2] += d1 * x.x * static_cast<float>(c[2]);
-                acc[r][n][3] += d1 * x.y * static_cast<float>(c[3]);
-            }
+        for (int n = 0; n < NT; n += NB) {
+            if constexpr (kFormat == kTileQ6K)
+                multiply_k6<NB, NT == 8>(unit, act + n, first_tile + r, lane, acc[r] + n);
+            else if constexpr (kFormat == kTileQ8)
+                multiply_q8<NB>(unit, act + n, first_tile + r, lane, acc[r] + n);
+            else
+                multiply_k45<kFormat, NB, NT == 8>(unit, act + n, first_tile + r, lane, acc[r] + n);
+            if constexpr (NT >= 3) __syncwarp();
         }
-    }
 }
 
-// What a pass of a GEMM needs besides the op.
-struct GemmPass {
-    int first_row;                 // of the rows that the op runs over
-    int n_rows;                    // in this pass, 1..8 * NT
-    const float *factor;           // shared memory, [24]: 1 / rms of the pass's rows, or 1
-    float *reduce;                 // shared memory
-    uint32_t weight_use, act_use;  // ring uses before this pass
+__device__ __forceinline__ int gemm_rows(const StepArgs &s, int all_rows) { return all_rows ? s.n_rows : s.n_selected; }
+
+// Row tiles that share one read of the weights.
+__device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows) {
+    const int tiles = (n_rows + 7) / 8;
+    if (s.wide) return tiles <= 4 ? 4 : s.pass_tiles;
+    return tiles <= 4 ? tiles : 8;
+}
+
+// This CTA's number in the split of a matrix.
+__device__ __forceinline__ int split_cta(int first_cta) {
+    const int cta = static_cast<int>(blockIdx.x) - first_cta;
+    return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
+}
+
+// Wide steps: the (block quad, row group) items of a matrix, dealt to the CTAs from the one after the
+// last item of the matrix before.
+struct WideItems {
+    int n_groups, n, first;  // row groups, items, this CTA's first item
+
+    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor) {
+        n_groups = (n_rows + tiles * 8 - 1) / (tiles * 8);
+        n = (n_blocks + kGroups - 1) / kGroups * n_groups;
+        const int grid = static_cast<int>(gridDim.x);
+        first = static_cast<int>(blockIdx.x) - static_cast<int>(cursor);
+        if (first < 0) first += grid;
+        cursor = (cursor + n) % grid;
+    }
+    // Neighbouring items share their weights.
+    __device__ __forceinline__ int quad(int item) const { return item / n_groups; }
+    __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
 };
 
-// Writes the finished sums of a block: the groups' sums in order, times the row factor.
-template <int NT>
-__device__ __forceinline__ void flush_block(const Gemm &gemm, const GemmPass &pass, int block, int part, int group,
-                                            int first_tile, int lane, Accumulators<NT> &acc, bool apply_factor) {
-    constexpr int kRows = NT * 8;
-    const int g = lane >> 2, t = lane & 3;
-    float *mine = pass.reduce + group * kRows * kUnitOutputs;
-#pragma unroll
-    for (int r = 0; r < kWarpTiles; ++r) {
-        const int out = (first_tile + r) * 16 + g;
-#pragma unroll
-        for (int n = 0; n < NT; ++n) {
-            float *row = mine + (n * 8 + 2 * t) * kUnitOutputs;
-            row[out] = acc[r][n][0];
-            row[kUnitOutputs + out] = acc[r][n][1];
-            row[out + 8] = acc[r][n][2];
-            row[kUnitOutputs + out + 8] = acc[r][n][3];
-            acc[r][n][0] = acc[r][n][1] = acc[r][n][2] = acc[r][n][3] = 0.0f;
+// Where a group is in the rings: advanced by every matrix of every op, as the loaders advance.
+struct RingUses {
+    uint32_t weights = 0, acts = 0, cursor = 0;
+};
+
+// The next units of one output block that a group adds up.
+struct Piece {
+    int block, n_units;
+    float *out;                 // of the block's first output and the rows' first
+    int64_t row_stride;
+    int n_rows;  // of the step, from the first on
+    bool add;    // to what is there
+};
+
+// Steps of few rows: the worker's range, block by block.
+struct NarrowPieces {
+    const StepArgs &s;
+    const Gemm &gemm;
+    int worker, unit, end, n_rows;
+
+    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows)
+        : s(s), gemm(gemm), n_rows(n_rows) {
+        const int cta = split_cta(gemm.first_cta);
+        const UnitRange units = cta_range(gemm.n_blocks * gemm.k_units, cta, gridDim.x);
+        const UnitRange mine = group_range(units.size(), group);
+        worker = cta * kGroups + group;
+        unit = units.begin + mine.begin;
+        end = units.begin + mine.end;
+    }
+
+    __device__ __forceinline__ bool next(Piece &p) {
+        if (unit >= end) return false;
+        p.block = unit / gemm.k_units;
+        p.n_units = min(end, (p.block + 1) * gemm.k_units) - unit;
+        p.row_stride = kUnitOutputs;
+        p.out = gemm.out + static_cast<int64_t>(p.block + worker) * s.piece_rows * kUnitOutputs;
+        p.n_rows = n_rows;
+        p.add = false;
+        unit += p.n_units;
+        return true;
+    }
+};
+
+// Wide steps: one block of every quad, cut where the workers of a step of few rows would begin.
+struct WidePieces {
+    const StepArgs &s;
+    const Gemm &gemm;
+    const int group, tiles, n_rows, n_units;
+    WideItems items;
+    RingUses &uses;
+    int item, unit = 0, block_end = 0, worker = 0;
+
+    __device__ __forceinline__ WidePieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, int tiles,
+                                          RingUses &uses)
+        : s(s),
+          gemm(gemm),
+          group(group),
+          tiles(tiles),
+          n_rows(n_rows),
+          n_units(gemm.n_blocks * gemm.k_units),
+          items(gemm.n_blocks, n_rows, tiles, uses.cursor),
+          uses(uses),
+          item(items.first - static_cast<int>(gridDim.x)) {}
+
+    // The quad has no block for this group: it only lets go of the activations.
+    __device__ __forceinline__ void skip_item(const SlotRing &acts, int lane) {
+        for (int k = 0; k < gemm.k_units; ++k, ++uses.acts) {
+            acts.wait_full(uses.acts);
+            if (lane == 0) acts.release(uses.acts);
         }
     }
-    consumers_sync();
-    const int64_t row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
-    float *y = gemm.parts + part * gemm.part_stride + pass.first_row * row_stride + block * kUnitOutputs;
-    for (int i = threadIdx.x; i < pass.n_rows * kUnitOutputs; i += kConsumerWarps * 32) {
-        const int row = i / kUnitOutputs;
-        float sum = pass.reduce[i];
-        for (int j = 1; j < kGroups; ++j) sum += pass.reduce[j * kRows * kUnitOutputs + i];
-        y[row * row_stride + i % kUnitOutputs] = apply_factor ? sum * pass.factor[row] : sum;
+
+    __device__ __forceinline__ bool next_item(const SlotRing &acts, int lane) {
+        for (item += gridDim.x; item < items.n; item += gridDim.x) {
+            const int block = items.quad(item) * kGroups + group;
+            if (block < gemm.n_blocks) {
+                unit = block * gemm.k_units;
+                block_end = unit + gemm.k_units;
+                worker = worker_of(n_units, unit, gridDim.x);
+                return true;
+            }
+            skip_item(acts, lane);
+        }
+        return false;
     }
-    consumers_sync();
+
+    __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
+        const bool first = unit == block_end;
+        if (first && !next_item(acts, lane)) return false;
+        const int row = items.row_group(item) * tiles * 8;
+        p.block = items.quad(item) * kGroups + group;
+        p.n_units = min(block_end, worker_range(n_units, worker++, gridDim.x).end) - unit;
+        p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
+        p.out = gemm.out + row * p.row_stride + p.block * kUnitOutputs;
+        p.n_rows = min(tiles * 8, n_rows - row);
+        p.add = !first;
+        unit += p.n_units;
+        return true;
+    }
+};
+
+template <int NT>
+__device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int lane, const Accumulators<NT> &acc) {
+    const int g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const int row = n * 8 + 2 * t + j;
+            if (row >= p.n_rows) continue;
+            float *at = p.out + row * p.row_stride + first_tile * 16 + g;
+            float value[2 * kWarpTiles];
+#pragma unroll
+            for (int i = 0; i < 2 * kWarpTiles; ++i) value[i] = acc[i / 2][n][i % 2 * 2 + j];
+            if (p.add) {
+#pragma unroll
+                for (int i = 0; i < 2 * kWarpTiles; ++i) value[i] = __ldcg(at + 8 * i) + value[i];
+            }
+#pragma unroll
+            for (int i = 0; i < 2 * kWarpTiles; ++i) __stcg(at + 8 * i, value[i]);
+        }
 }
 
 template <int kFormat, int NT>
-__device__ __noinline__ void gemm_pass(const Gemm &gemm, const GemmPass &pass, const Ring &weights, const Ring &acts) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int group = warp / 2, first_tile = warp % 2 * kWarpTiles;
-    const int n_units = gemm.n_blocks * gemm.k_units;
-    const int begin = split_begin(n_units, blockIdx.x, gridDim.x);
-    const int end = split_begin(n_units, blockIdx.x + 1, gridDim.x);
-    Accumulators<NT> acc = {};
-    float2 factor[NT];
-    if constexpr (kFormat == kTileQ8)
-        for (int n = 0; n < NT; ++n)
-            factor[n] = *reinterpret_cast<const float2 *>(pass.factor + n * 8 + 2 * (lane & 3));
-    int unit = begin;
-    while (unit < end) {
-        const int block = unit / gemm.k_units, block_first = block * gemm.k_units;
-        const int block_end = min(block_first + gemm.k_units, end);
-        int k = unit - block_first;
-        k += (group - k % kGroups + kGroups) % kGroups;  // the first of this group's units
-        for (int u = block_first + k; u < block_end; u += kGroups) {
-            const uint32_t w_use = pass.weight_use + static_cast<uint32_t>(u - begin);
-            const uint32_t a_use = pass.act_use + static_cast<uint32_t>(u - begin);
-            weights.wait_full(w_use);
-            acts.wait_full(a_use);
-            const uint8_t *w = weights.slot(w_use);
-            const ActTile *a = reinterpret_cast<const ActTile *>(acts.slot(a_use));
-            if constexpr (kFormat == kTileQ6K)
-                multiply_k6<NT>(w, a, first_tile, lane, acc);
-            else if constexpr (kFormat == kTileQ8)
-                multiply_q8<NT>(w, a, first_tile, lane, factor, acc);
-            else
-                multiply_k45<kFormat, NT>(w, a, first_tile, lane, acc);
-            __syncwarp();
-            if (lane == 0) {
-                barrier_arrive(weights.empty_of(w_use));
-                barrier_arrive(acts.empty_of(a_use));
-            }
+__device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, const SlotRing &acts, RingUses &uses,
+                                          Accumulators<NT> &acc) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
+    for (int i = 0; i < n_units; ++i, ++uses.weights, ++uses.acts) {
+        const uint8_t *w = weights.wait_full(group, uses.weights);
+        acts.wait_full(uses.acts);
+        __syncwarp();  // lanes leave the waits one by one, mma wants them together
+        const ActTile *a = reinterpret_cast<const ActTile *>(acts.slot(uses.acts));
+        multiply_unit<kFormat, NT>(w, a, warp % 2 * kWarpTiles, lane, acc);
+        __syncwarp();
+        if (lane == 0) {
+            weights.release(group, uses.weights);
+            acts.release(uses.acts);
         }
-        const int part = blockIdx.x - split_owner(n_units, block_first, gridDim.x);
-        flush_block<NT>(gemm, pass, block, part, group, first_tile, lane, acc, kFormat != kTileQ8);
-        unit = block_end;
     }
 }
 
-template <int kFormat>
-__device__ __forceinline__ void gemm_rows(const Gemm &gemm, const GemmPass &pass, const Ring &weights,
-                                          const Ring &acts) {
-    const int tiles = (pass.n_rows + 7) / 8;
-    if (tiles == 1)
-        gemm_pass<kFormat, 1>(gemm, pass, weights, acts);
-    else if (tiles == 2)
-        gemm_pass<kFormat, 2>(gemm, pass, weights, acts);
-    else
-        gemm_pass<kFormat, 3>(gemm, pass, weights, acts);
+// acts: the group's own ring, or in wide steps the common one.
+template <int kFormat, int NT>
+__device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, const ByteRing &weights,
+                                            const SlotRing &acts, RingUses uses) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
+    const auto run = [&](const Piece &p) {
+        Accumulators<NT> acc = {};
+        add_units<kFormat, NT>(p.n_units, weights, acts, uses, acc);
+        store_piece<NT>(p, warp % 2 * kWarpTiles, lane, acc);
+    };
+    Piece p;
+    if constexpr (NT >= 4) {
+        if (s.wide) {
+            WidePieces pieces(s, gemm, group, n_rows, NT, uses);
+            while (pieces.next(p, acts, lane)) run(p);
+            return uses;
+        }
+    }
+    NarrowPieces pieces(s, gemm, group, n_rows);
+    while (pieces.next(p)) run(p);
+    return uses;
 }
 
-// 1 / rms of a row of the residual stream, by one warp: its sums of squares of 256 columns each are
-// added over the lanes by butterflies.
-__device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {
-    const int n = s.shape.n_embd / kUnitInputs;
-    float sum = 0;
-    for (int i = lane; i < n; i += 32) sum += __ldcg(s.buf.square_sums + static_cast<int64_t>(row) * n + i);
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    return 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps);
+template <int kFormat>
+__device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm, const ByteRing &weights,
+                                               const SlotRing &acts, RingUses &uses) {
+    const int n_rows = gemm_rows(s, gemm.all_rows);
+    switch (gemm_tiles(s, n_rows)) {
+        case 1:
+            uses = gemm_tiled<kFormat, 1>(s, gemm, n_rows, weights, acts, uses);
+            break;
+        case 2:
+            uses = gemm_tiled<kFormat, 2>(s, gemm, n_rows, weights, acts, uses);
+            break;
+        case 3:
+            uses = gemm_tiled<kFormat, 3>(s, gemm, n_rows, weights, acts, uses);
+            break;
+        case 4:
+            uses = gemm_tiled<kFormat, 4>(s, gemm, n_rows, weights, acts, uses);
+            break;
+        default:
+            uses = gemm_tiled<kFormat, 8>(s, gemm, n_rows, weights, acts, uses);
+    }
+}
+
+// One value of a matrix that is not split.
+__device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &gemm, int row, int out) {
+    if (s.wide) return gemm.out + static_cast<int64_t>(row) * gemm.n_blocks * kUnitOutputs + out;
+    return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * s.piece_rows + row) * kUnitOutputs + out % kUnitOutputs;
 }
 
 // Rows times an F32, F16 or BF16 matrix: a warp per output and 8 rows, lanes over the inputs.
@@ -320,7 +442,6 @@ __device__ __forceinline__ float float_weight(const uint8_t *row, int type, int 
 __device__ __noinline__ void gemm_float(const StepArgs &s, const Gemm &gemm, int n_rows) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int bytes = gemm.type == 0 ? 4 : 2;
-    const int64_t row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
     const int n_groups = (n_rows + 7) / 8;
     const int64_t n = static_cast<int64_t>(gemm.n_out) * n_groups;
     for (int64_t item = static_cast<int64_t>(blockIdx.x) * kConsumerWarps + warp; item < n;
@@ -340,8 +461,7 @@ __device__ __noinline__ void gemm_float(const StepArgs &s, const Gemm &gemm, int
         for (int r = 0; r < 8; ++r) {
             for (int step = 16; step > 0; step /= 2) acc[r] += __shfl_down_sync(~0u, acc[r], step);
             if (first + r >= n_rows) break;
-            const float factor = gemm.row_factor ? row_factor(s, first + r, lane) : 1.0f;
-            if (lane == 0) gemm.parts[(first + r) * row_stride + out] = acc[r] * factor;
+            if (lane == 0) *whole_output(s, gemm, first + r, out) = acc[r];
         }
     }
 }

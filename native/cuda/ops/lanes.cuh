@@ -4,7 +4,9 @@
 // the eight bytes that one lane of an mma.m16n8k32 B operand wants (tiles.h, ActTile).
 #pragma once
 
-#include "cuda/ops/parts.cuh"
+#include <cuda_fp16.h>
+
+#include "cuda/ops/products.cuh"
 
 namespace pj::cuda {
 
@@ -24,9 +26,22 @@ __device__ __forceinline__ Lane8 load256(const float *p, int lane) {
     return make_lane8(__ldcg(at), __ldcg(at + 4));
 }
 
-__device__ __forceinline__ Lane8 parts256(const Parts &p, int row, int column, int lane) {
-    const int at = column + lane_column(lane);
-    return make_lane8(sum_parts4(p, row, at, gridDim.x), sum_parts4(p, row, at + 16, gridDim.x));
+// 256 columns of a product of one row. `span`: pieces_at() of the lane's first column.
+__device__ __forceinline__ Lane8 product256(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
+                                            int column, int lane) {
+    float4 low, high;
+    sum_pieces(s, first_piece(s, p, span, row, column + lane_column(lane)), span.n, low, high);
+    Lane8 out = make_lane8(low, high);
+    if (p.row_factor) {
+        const float factor = row_factor(s, row, lane);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) out.v[i] *= factor;
+    }
+    return out;
+}
+
+__device__ __forceinline__ Lane8 product256(const StepArgs &s, const Product &p, int row, int column, int lane) {
+    return product256(s, p, pieces_at(s, p, column + lane_column(lane)), row, column, lane);
 }
 
 __device__ __forceinline__ void store256(float *p, int lane, const Lane8 &x) {
@@ -137,8 +152,9 @@ __device__ __forceinline__ void quantize_tile_row(ActTile &tile, int n, int span
         tile.sums[4 * n + s / 4][s % 4] = static_cast<int8_t>(sum >> 7);
         tile.sums[4 * n + s / 4][4 + s % 4] = static_cast<int8_t>(sum & 127);
     }
-    // The wide form keeps 1 / (127 / amax), the narrow one amax / 127: as the CPU backend.
-    if (t == 0) tile.scale[b][n] = zero ? 0.0f : span == 256 ? 1.0f / inverse : largest / 127.0f;
+    // As the CPU backend: 1 / (127 / amax) per 256, amax / 127 rounded to f16 per 32.
+    const float narrow = __half2float(__float2half_rn(largest / 127.0f));
+    if (t == 0) tile.scale[b][n] = zero ? 0.0f : span == 256 ? 1.0f / inverse : narrow;
 }
 
 // The forms that the next matrices read (Op::act_forms) of columns [256 group, 256 group + 256).

@@ -16,94 +16,123 @@ __device__ __forceinline__ void for_each_warp(int64_t n, const Body &body) {
         body(i, lane);
 }
 
-__device__ __noinline__ void op_embed(const StepArgs &s) {
+// This warp's first item of for_each_warp(): what it needs of constants can come before the wait.
+__device__ __forceinline__ int64_t first_item() {
+    return static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
+}
+
+// A row and 256 of its columns.
+struct RowGroup {
+    int row, group;
+    __device__ __forceinline__ RowGroup(int64_t item, int groups)
+        : row(static_cast<int>(item / groups)), group(static_cast<int>(item % groups)) {}
+};
+
+// Ops call wait() once, before they read what others wrote in this launch.
+template <class Wait>
+__device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
+    wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
         store256(s.buf.x + item * 256, lane, load256(s.row_embedding + item * 256, lane));
     });
 }
 
-// x += parts; act = quantised x * norm; square sums of x for the row factor of the next matrices.
-__device__ __noinline__ void op_residual(const StepArgs &s, const Op &op) {
-    const int groups = s.shape.n_embd / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / groups), group = static_cast<int>(item % groups);
-        Lane8 x;
-        if (op.flags & kOpOverwrite) {
-            x = parts256(op.input[0], row, group * 256, lane);
-        } else {
-            x = load256(s.buf.x + item * 256, lane);
-            if (op.n_inputs) {
-                const Lane8 delta = parts256(op.input[0], row, group * 256, lane);
+// x += product; square sums of x for the row factor; act = quantised x * norm.
+template <class Wait>
+__device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const Wait &wait) {
+    const int groups = s.shape.n_embd / 256, lane = threadIdx.x & 31;
+    const int64_t n = static_cast<int64_t>(s.n_rows) * groups;
+    const bool adds = op.n_inputs && !(op.flags & kOpOverwrite);
+    bool waited = false;
+    for (int64_t item = first_item(); item < n; item += static_cast<int64_t>(gridDim.x) * kConsumerWarps) {
+        const RowGroup at(item, groups);
+        const Product &input = op.input[0];
+        const PieceSpan span = op.n_inputs ? pieces_at(s, input, at.group * 256 + lane_column(lane)) : PieceSpan{0, 0};
+        const Lane8 norm = op.act_forms ? load256(op.norm + at.group * 256, lane) : Lane8{};
+        // x was written by this very thread, in the residual op before.
+        Lane8 x = op.flags & kOpOverwrite ? Lane8{} : load256(s.buf.x + item * 256, lane);
+        if (!waited) wait();
+        waited = true;
+        if (op.n_inputs) {
+            const Lane8 delta = product256(s, input, span, at.row, at.group * 256, lane);
 #pragma unroll
-                for (int i = 0; i < 8; ++i) x.v[i] += delta.v[i];
-            }
+            for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
+            store256(s.buf.x + item * 256, lane, x);
         }
-        store256(s.buf.x + item * 256, lane, x);
         const float squares = square_sum(x);
         if (lane == 0) s.buf.square_sums[item] = squares;
-        quantize(s, op, row, group, multiply(x, load256(op.norm + group * 256, lane)), lane);
+        if (op.act_forms) quantize(s, op, at.row, at.group, multiply(x, norm), lane);
+    }
+    if (!waited) wait();
+}
+
+__device__ __forceinline__ Lane8 normalized(const StepArgs &s, const Op &op, int row, int group, int lane) {
+    const Lane8 x = load256(s.buf.x + static_cast<int64_t>(row) * s.shape.n_embd + group * 256, lane);
+    return multiply(scale(x, row_factor(s, row, lane)), load256(op.norm + group * 256, lane));
+}
+
+template <class Wait>
+__device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, const Wait &wait) {
+    wait();
+    const int groups = s.shape.n_embd / 256;
+    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
+        const RowGroup at(item, groups);
+        quantize(s, op, at.row, at.group, normalized(s, op, at.row, at.group, lane), lane);
     });
 }
 
-__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op) {
+template <class Wait>
+__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op, const Wait &wait) {
+    wait();
     const int groups = op.width / 256;
     for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / groups), group = static_cast<int>(item % groups);
-        quantize(s, op, row, group, load256(s.buf.heads + item * 256, lane), lane);
+        const RowGroup at(item, groups);
+        quantize(s, op, at.row, at.group, load256(s.buf.heads + item * 256, lane), lane);
     });
 }
 
-__device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op) {
-    const int groups = op.width / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / groups), group = static_cast<int>(item % groups);
-        const Lane8 gate = parts256(op.input[0], row, group * 256, lane);
-        const Lane8 up = parts256(op.input[1], row, group * 256, lane);
+template <class Wait>
+__device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
+    const int groups = op.width / 256, lane = threadIdx.x & 31;
+    const int64_t n = static_cast<int64_t>(s.n_rows) * groups;
+    bool waited = false;
+    for (int64_t item = first_item(); item < n; item += static_cast<int64_t>(gridDim.x) * kConsumerWarps) {
+        const RowGroup at(item, groups);
+        const int column = at.group * 256 + lane_column(lane);
+        const PieceSpan gate_span = pieces_at(s, op.input[0], column), up_span = pieces_at(s, op.input[1], column);
+        if (!waited) wait();
+        waited = true;
+        const Lane8 gate = product256(s, op.input[0], gate_span, at.row, at.group * 256, lane);
+        const Lane8 up = product256(s, op.input[1], up_span, at.row, at.group * 256, lane);
         Lane8 out;
 #pragma unroll
         for (int i = 0; i < 8; ++i) out.v[i] = gate.v[i] * sigmoid(gate.v[i]) * up.v[i];
-        quantize(s, op, row, group, out, lane);
-    });
-}
-
-// The finished residual row, normalised: what the output head and the MTP block read.
-template <class Emit>
-__device__ __forceinline__ void final_norm(const StepArgs &s, const Op &op, int row, int lane, const Emit &emit) {
-    const int groups = s.shape.n_embd / 256;
-    float sum = 0;
-    for (int pass = 0; pass < 2; ++pass) {
-        const float factor = pass ? 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps) : 0.0f;
-        for (int group = 0; group < groups; ++group) {
-            Lane8 x = load256(s.buf.x + static_cast<int64_t>(row) * s.shape.n_embd + group * 256, lane);
-            const Lane8 delta = parts256(op.input[0], row, group * 256, lane);
-#pragma unroll
-            for (int i = 0; i < 8; ++i) x.v[i] += delta.v[i];
-            if (pass == 0)
-                sum += square_sum(x);
-            else
-                emit(group, multiply(scale(x, factor), load256(op.norm + group * 256, lane)));
-        }
+        quantize(s, op, at.row, at.group, out, lane);
     }
+    if (!waited) wait();
 }
 
-__device__ __noinline__ void op_select(const StepArgs &s, const Op &op) {
-    for_each_warp(s.n_selected + s.n_hidden, [&](int64_t item, int lane) {
-        const int i = static_cast<int>(item);
-        if (i < s.n_selected) {
-            final_norm(s, op, s.selected[i], lane,
-                       [&](int group, const Lane8 &h) { quantize(s, op, i, group, h, lane); });
-        } else {
-            const int j = i - s.n_selected;
-            final_norm(s, op, s.hidden_rows[j], lane, [&](int group, const Lane8 &h) {
-                store256(s.buf.hidden + static_cast<int64_t>(j) * s.shape.n_embd + group * 256, lane, h);
-            });
-        }
+// The finished residual rows, normalised: what the output head and the MTP block read.
+template <class Wait>
+__device__ __noinline__ void op_select(const StepArgs &s, const Op &op, const Wait &wait) {
+    wait();
+    const int groups = s.shape.n_embd / 256;
+    for_each_warp(static_cast<int64_t>(s.n_selected + s.n_hidden) * groups, [&](int64_t item, int lane) {
+        const RowGroup at(item, groups);
+        const int hidden = at.row - s.n_selected;
+        const Lane8 x = normalized(s, op, hidden < 0 ? s.selected[at.row] : s.hidden_rows[hidden], at.group, lane);
+        if (hidden < 0)
+            quantize(s, op, at.row, at.group, x, lane);
+        else
+            store256(s.buf.hidden + static_cast<int64_t>(hidden) * s.shape.n_embd + at.group * 256, lane, x);
     });
 }
 
 // act = quantised [norm(embedding) ; norm(hidden of the position before)]
-__device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op) {
+template <class Wait>
+__device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op, const Wait &wait) {
+    wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(static_cast<int64_t>(s.n_rows) * 2, [&](int64_t item, int lane) {
         const int row = static_cast<int>(item / 2), second = static_cast<int>(item % 2);
@@ -127,14 +156,16 @@ __device__ __forceinline__ unsigned long long argmax_key(float value, int index)
     return static_cast<unsigned long long>(ordered) << 32 | static_cast<uint32_t>(~index);
 }
 
-__device__ __noinline__ void op_logits(const StepArgs &s, const Op &op) {
+template <class Wait>
+__device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wait &wait) {
+    wait();
     const int chunks = (s.shape.n_vocab + 1023) / 1024;
     for_each_warp(static_cast<int64_t>(s.n_selected) * chunks, [&](int64_t item, int lane) {
         const int row = static_cast<int>(item / chunks), first = static_cast<int>(item % chunks) * 1024;
         const int last = min(first + 1024, s.shape.n_vocab);
         unsigned long long best = 0;
         for (int i = first + lane; i < last; i += 32) {
-            const float value = sum_parts(op.input[0], row, i, gridDim.x);
+            const float value = product_value(s, op.input[0], row, i);
             if (s.buf.logits && row < s.n_logits) s.buf.logits[static_cast<int64_t>(row) * s.shape.n_vocab + i] = value;
             const unsigned long long key = argmax_key(value, i);
             best = key > best ? key : best;

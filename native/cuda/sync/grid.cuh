@@ -28,14 +28,16 @@ __device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t sta
     }
 }
 
-// All consumer threads: everything written before is visible to all CTAs afterwards.
-__device__ __forceinline__ void grid_stage(uint32_t *counter, uint32_t start, uint32_t stage) {
+// All consumer threads: everything that they wrote is visible to all CTAs once the stage is complete.
+__device__ __forceinline__ void finish_stage(uint32_t *counter) {
     __threadfence();
     consumers_sync();
-    if (threadIdx.x == 0) {
-        add_release(counter);
-        wait_stage(counter, start, stage);
-    }
+    if (threadIdx.x == 0) add_release(counter);
+}
+
+// All consumer threads wait for a stage.
+__device__ __forceinline__ void enter_stage(const uint32_t *counter, uint32_t start, uint32_t stage) {
+    if (threadIdx.x == 0) wait_stage(counter, start, stage);
     consumers_sync();
 }
 

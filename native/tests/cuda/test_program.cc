@@ -1,5 +1,5 @@
-// The op lists without a GPU: every stage has its barrier, parts that live at the same time do not
-// overlap, and every part of a block has exactly one CTA that writes it.
+// The op lists without a GPU: every stage has its barrier, products that live at the same time do not
+// overlap, and every piece of a block has exactly one worker that writes it.
 #include <algorithm>
 #include <set>
 
@@ -70,34 +70,57 @@ struct Range {
     bool overlaps(const Range &other) const { return begin < other.end && other.begin < end; }
 };
 
-Range written(const Gemm &g) { return {g.parts, g.parts + g.part_stride * g.n_parts}; }
-
-// Parts stay untouched from the GEMM that writes them to their last reader.
-void check_lifetimes(const Program &p) {
-    const int n = static_cast<int>(p.ops.size());
-    for (int i = 0; i < n; ++i) {
-        if (p.ops[i].kind != OpKind::kGemm) continue;
-        const Gemm &g = p.ops[i].gemm;
-        int last = -1;
-        for (int j = i + 1; j < n; ++j) {
-            const Op &op = p.ops[j];
-            for (int k = 0; k < op.n_inputs; ++k)
-                if (op.input[k].data == g.parts && op.input[k].n_out == g.n_out) last = j;
-            if (op.kind == OpKind::kGemm && op.gemm.parts == g.parts) break;
-        }
-        CHECK(last > i, "nobody reads the parts of op %d", i);
-        for (int j = i + 1; j <= last; ++j)
-            if (p.ops[j].kind == OpKind::kGemm)
-                CHECK(!written(p.ops[j].gemm).overlaps(written(g)), "op %d overwrites the parts of op %d", j, i);
-    }
+Range written(const Gemm &g, const ProgramLimits &limits) {
+    const bool split = unit_bytes(g.format) != 0;
+    const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta) : g.n_blocks;
+    const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
+    return {g.out, g.out + std::max(slots * kNarrowTiles * 8, g.n_blocks * rows) * kUnitOutputs};
 }
 
-// An op that reads what another wrote has a barrier in between; only GEMMs run side by side.
-void check_barriers(const Program &p) {
-    for (size_t i = 0; i + 1 < p.ops.size(); ++i) {
-        const bool pair = p.ops[i].kind == OpKind::kGemm && p.ops[i + 1].kind == OpKind::kGemm;
-        CHECK(pair != ((p.ops[i].flags & kOpBarrier) != 0), "op %zu", i);
+// Products stay untouched from the GEMM that writes them to their last reader.
+void check_lifetime(const Program &p, int at, int which, const ProgramLimits &limits) {
+    const int n = static_cast<int>(p.ops.size());
+    const Range mine = written(p.ops[at].gemm[which], limits);
+    int last = -1;
+    for (int j = at + 1; j < n; ++j) {
+        const Op &op = p.ops[j];
+        for (int k = 0; k < op.n_inputs; ++k)
+            if (op.input[k].data == mine.begin) last = j;
+        if (op.n_gemms && op.gemm[0].out == p.ops[at].gemm[0].out) break;
     }
+    CHECK(last > at, "nobody reads product %d of op %d", which, at);
+    for (int j = at; j <= last; ++j)
+        for (int k = 0; k < p.ops[j].n_gemms; ++k)
+            CHECK((j == at && k == which) || !written(p.ops[j].gemm[k], limits).overlaps(mine),
+                  "op %d overwrites a product of op %d", j, at);
+}
+
+void check_lifetimes(const Program &p, const ProgramLimits &limits) {
+    for (int i = 0; i < static_cast<int>(p.ops.size()); ++i)
+        for (int k = 0; k < p.ops[i].n_gemms; ++k) check_lifetime(p, i, k, limits);
+}
+
+// Every op reads what the one before wrote, so there is a barrier between any two.
+void check_barriers(const Program &p) {
+    for (size_t i = 0; i + 1 < p.ops.size(); ++i) CHECK(p.ops[i].flags & kOpBarrier, "op %zu", i);
+}
+
+// The loaders' list has every tiled matrix, in order, with the stages before it.
+void check_tasks(const Program &p) {
+    size_t next = 0;
+    uint32_t stage = 0;
+    for (size_t i = 0; i < p.ops.size(); ++i) {
+        for (int k = 0; k < p.ops[i].n_gemms; ++k) {
+            const Gemm &g = p.ops[i].gemm[k];
+            if (!unit_bytes(g.format)) continue;
+            const LoadTask &task = p.tasks.at(next++);
+            CHECK(task.op == static_cast<int>(i) && task.stage == stage, "op %zu: task of %d, stage %u", i, task.op,
+                  task.stage);
+            CHECK(task.n_blocks == g.n_blocks && task.k_units == g.k_units && task.first_cta == g.first_cta, "op %zu", i);
+        }
+        if (p.ops[i].flags & kOpBarrier) ++stage;
+    }
+    CHECK(next == p.tasks.size(), "%zu tasks more", p.tasks.size() - next);
 }
 
 // What the next GEMMs read has been written in the form that they read.
@@ -108,54 +131,66 @@ void check_forms(const Program &p) {
             forms = op.act_forms;
             width = op.width;
         }
-        if (op.kind != OpKind::kGemm) continue;
-        const int form = op.gemm.act_span == 0 ? kActFloat : op.gemm.act_span == 256 ? kActSpan256 : kActSpan32;
-        CHECK(forms & form, "a GEMM reads form %d, written are %d", form, forms);
-        CHECK(width == op.gemm.n_in, "a GEMM reads %d columns of %d", op.gemm.n_in, width);
+        for (int k = 0; k < op.n_gemms; ++k) {
+            const Gemm &g = op.gemm[k];
+            const int form = g.act_span == 0 ? kActFloat : g.act_span == 256 ? kActSpan256 : kActSpan32;
+            CHECK(forms & form, "a GEMM reads form %d, written are %d", form, forms);
+            CHECK(width == g.n_in, "a GEMM reads %d columns of %d", g.n_in, width);
+        }
     }
 }
 
-// By the rule of program.h: the CTAs that have units of a block are as many as it has parts.
+// Every unit has one worker, ranges are as worker_range() says, and pieces have a slot each.
 void check_split(int n_blocks, int k_units, int n_cta) {
-    const int64_t n = int64_t{n_blocks} * k_units, g = split_ctas(static_cast<int>(n), n_cta);
-    size_t most = 0;
-    for (int b = 0; b < n_blocks; ++b) {
-        std::set<int64_t> owners;
-        for (int64_t c = 0; c < g; ++c) {
-            const int64_t begin = std::max(n * c / g, int64_t{b} * k_units);
-            const int64_t end = std::min(n * (c + 1) / g, int64_t{b + 1} * k_units);
-            if (begin < end) owners.insert(c);
+    const int n = n_blocks * k_units, n_workers = kGroups * split_ctas(n, n_cta);
+    int unit = 0;
+    std::set<int> slots;
+    for (int w = 0; w < n_workers; ++w) {
+        const UnitRange range = worker_range(n, w, n_cta);
+        CHECK(range.begin == unit, "worker %d of %d x %d begins at %d", w, n_blocks, k_units, range.begin);
+        for (; unit < range.end; ++unit) {
+            CHECK(worker_of(n, unit, n_cta) == w, "unit %d: %d", unit, worker_of(n, unit, n_cta));
+            slots.insert(unit / k_units + w);
         }
-        CHECK(*owners.rbegin() - *owners.begin() + 1 == static_cast<int64_t>(owners.size()), "a gap in block %d", b);
-        most = std::max(most, owners.size());
     }
-    CHECK(static_cast<int>(most) == most_parts(n_blocks, k_units, n_cta), "%d x %d on %d", n_blocks, k_units, n_cta);
+    CHECK(unit == n, "%d of %d units", unit, n);
+    int n_pieces = 0;
+    for (int b = 0; b < n_blocks; ++b) {
+        const PieceSpan span = pieces_of(n, k_units, b, n_cta);
+        n_pieces += span.n;
+        for (int i = 0; i < span.n; ++i) CHECK(slots.count(span.slot + i), "block %d has no piece %d", b, i);
+    }
+    CHECK(n_pieces == static_cast<int>(slots.size()), "%d pieces, %zu slots", n_pieces, slots.size());
+    CHECK(*slots.rbegin() < piece_slots(n, n_blocks, n_cta), "slot %d", *slots.rbegin());
 }
 
 void check_model(int n_cta, bool print) {
     const Model model = model_27b_width();
     const Weights weights(model);
     const ProgramLimits limits = {n_cta, 512, 32};
-    const Programs sized = compile_programs(model, weights, limits, {nullptr, nullptr});
+    const Programs sized = compile_programs(model, weights, limits, {});
     // Addresses only; nothing is read or written.
     float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
-    const PartsMemory memory = {residual, residual + sized.residual_floats};
+    const ProductMemory memory = {residual, residual + sized.residual_floats, nullptr};
     const Programs p = compile_programs(model, weights, limits, memory);
     CHECK(p.n_attention_layers == 2 && p.n_gdn_layers == 3, "%d %d", p.n_attention_layers, p.n_gdn_layers);
     CHECK(p.act_width == 17408 && p.act_f32_width == 5120, "%d %d", p.act_width, p.act_f32_width);
-    const float *const end = memory.wide + p.wide_floats;
+    const float *const end = memory.between + p.between_floats;
     for (const Program *program : {&p.trunk, &p.mtp}) {
-        check_lifetimes(*program);
+        check_lifetimes(*program, limits);
         check_barriers(*program);
+        check_tasks(*program);
         check_forms(*program);
         for (const Op &op : program->ops)
-            if (op.kind == OpKind::kGemm) CHECK(written(op.gemm).end <= end, "parts beyond their memory");
+            for (int k = 0; k < op.n_gemms; ++k)
+                CHECK(written(op.gemm[k], limits).end <= end, "products beyond their memory");
         CHECK(program->ops[program->n_body].kind == OpKind::kSelect, "body");
     }
     CHECK(p.trunk_rest.ops.size() == 3, "rest");
+    check_tasks(p.trunk_rest);
     if (print)
-        std::printf("%s\n%sparts: %lld MiB\n", print_program(p.trunk).c_str(), print_program(p.mtp).c_str(),
-                    static_cast<long long>((p.residual_floats + p.wide_floats) * 4 >> 20));
+        std::printf("%s\n%sproducts: %lld MiB\n", print_program(p.trunk).c_str(), print_program(p.mtp).c_str(),
+                    static_cast<long long>((p.residual_floats + p.between_floats) * 4 >> 20));
 }
 
 }  // namespace
