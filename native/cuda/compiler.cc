@@ -14,27 +14,23 @@ namespace pj::cuda {
 
 namespace {
 
-// The activation form that goes with a weight type, as on the CPU (cpu/activations.h).
-int act_span_of(int32_t type) {
-    switch (type) {
-        case GGML_F32:
-        case GGML_F16:
-        case GGML_BF16:
-            return 0;
-        case GGML_Q2_K:
-        case GGML_Q3_K:
-        case GGML_Q4_K:
-        case GGML_Q5_K:
-        case GGML_Q6_K:
-        case GGML_IQ4_XS:
+// Inputs per scale of the activations that go with a weight's tiles, as on the CPU (cpu/activations.h);
+// 0: the generic path multiplies floats.
+int act_span_of(const Matrix &m) {
+    switch (tile_format(m.type, m.n_in)) {
+        case kTileQ4K:
+        case kTileQ5K:
+        case kTileQ6K:
             return 256;
-        default:
+        case kTileQ8:
             return 32;
+        default:
+            return 0;
     }
 }
 
 int form_of(const Matrix &m) {
-    const int span = act_span_of(m.type);
+    const int span = act_span_of(m);
     return span == 0 ? kActFloat : span == 256 ? kActSpan256 : kActSpan32;
 }
 
@@ -104,7 +100,7 @@ class Compiler {
         g.k_units = (m.n_in + kUnitInputs - 1) / kUnitInputs;
         g.n_parts = generic ? 1 : most_parts(g.n_blocks, g.k_units, limits_.n_cta);
         g.row_factor = flags & kRowFactor ? 1 : 0;
-        g.act_span = act_span_of(m.type);
+        g.act_span = act_span_of(m);
         g.all_rows = flags & kSelectedRows ? 0 : 1;
         const int64_t row_stride = int64_t{g.n_blocks} * kUnitOutputs;
         g.part_stride = row_stride * (g.all_rows ? limits_.max_rows : limits_.max_selected);

@@ -34,7 +34,7 @@ struct Programs {
     Program trunk_rest, mtp_rest;                  // kSelect, head and kLogits for selected rows beyond max_selected
     int64_t residual_floats = 0, wide_floats = 0;  // needed of PartsMemory
     int act_width = 0;                             // widest quantised input
-    int act_f32_width = 0;                         // widest input of a float matrix; 0: there is none
+    int act_f32_width = 0;                         // widest input of a generic format; 0: there is none
     int n_attention_layers = 0, n_gdn_layers = 0;
 
     size_t most_ops() const { return std::max(trunk.ops.size(), mtp.ops.size()); }

@@ -30,7 +30,7 @@ WantedRows wanted_rows(const pj_step_in &in) {
 size_t blob_bytes(const pj_step_in &in, const Shape &shape, int max_selected) {
     const size_t rows = in.n_rows, seqs = in.n_seqs;
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
-           StepBlob::size_of<unsigned long long>(max_selected) + 6 * StepBlob::size_of<int32_t>(rows) +
+           StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
            StepBlob::size_of<int32_t>(in.n_page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
@@ -104,10 +104,8 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.n_ops = static_cast<int32_t>(program.ops.size());
     if (!a.n_selected) a.n_ops = program.n_body + (a.n_hidden ? 1 : 0);
 
-    a.row_token = blob_.add(in.row_token, in.n_rows);
     a.row_position = blob_.add(in.row_position, in.n_rows);
     a.row_seq = blob_.add(in.row_seq, in.n_rows);
-    a.row_flags = blob_.add(in.row_flags, in.n_rows);
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
     a.seqs = blob_.add(in.seqs, in.n_seqs);

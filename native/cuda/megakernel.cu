@@ -6,7 +6,7 @@
 #include "cuda/megakernel.h"
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
-#include "cuda/ops/gemm.cuh"
+#include "cuda/ops/gemm_generic.cuh"
 #include "cuda/ops/rows.cuh"
 
 namespace pj::cuda {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void update_factors(const StepArgs &s, const Gemm &ge
 __device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, const Shared &shared, Walk &walk) {
     uint32_t &use = walk.use;
     const int n_rows = gemm_rows_of(s, gemm);
-    if (!is_tiled(gemm)) return gemm_float(s, gemm, n_rows);
+    if (!is_tiled(gemm)) return gemm_generic(s, gemm, n_rows);
     const int n_units = gemm.n_blocks * gemm.k_units;
     const int mine =
         static_cast<int>(split_begin(n_units, blockIdx.x + 1, gridDim.x) - split_begin(n_units, blockIdx.x, gridDim.x));

@@ -91,19 +91,6 @@ int64_t partial_capacity(const Shape &s, const pj_config &c) {
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 
-// Weight types without tensor-core tiles.
-void require_tiles(const Programs &programs) {
-    for (const Program *program : {&programs.trunk, &programs.mtp})
-        for (const Op &op : program->ops)
-            if (op.kind == OpKind::kGemm && op.gemm.format == kTileRaw) {
-                const TypeTraits *traits = type_traits(op.gemm.type);
-                fail(PJ_ERR_MODEL,
-                     "a matrix of %d x %d has weights of type %s; the CUDA backend multiplies Q4_K, Q5_K, Q6_K, Q8_0 "
-                     "(rows of a multiple of 256), F16, BF16 and F32; use the CPU device",
-                     op.gemm.n_out, op.gemm.n_in, traits ? traits->name : "?");
-            }
-}
-
 }  // namespace
 
 CudaEngine::CudaEngine(const Model &model, const pj_config &config)
@@ -118,7 +105,6 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config)
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
-    require_tiles(programs_);
     plan_shared_memory();
     plan_states();
     check_memory();

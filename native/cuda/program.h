@@ -38,13 +38,13 @@ enum : int32_t {
 enum : int32_t {
     kActSpan32 = 1,   // Buffers::act32
     kActSpan256 = 2,  // Buffers::act256
-    kActFloat = 4,    // Buffers::act_f32, for float weights
+    kActFloat = 4,    // Buffers::act_f32, for generic formats
 };
 
 // Split of a GEMM over the grid (split.h): its units are numbered block * k_units + k and dealt to the
 // CTAs in ranges of equal size. A block that several CTAs share has one part from each, added in CTA
-// order. The split depends on shape and grid only, never on the rows of a step. Float matrices
-// (kTileFloat) are not split: they write one part and their readers see k_units = 1.
+// order. The split depends on shape and grid only, never on the rows of a step. Generic formats
+// (kTileRaw, kTileFloat) are not split: they write one part and their readers see k_units = 1.
 struct Gemm {
     const uint8_t *weight;  // packed units, tiles.h
     const uint8_t *raw;     // generic formats: rows as in the file

@@ -3,11 +3,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define PJ_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define PJ_HOST_DEVICE inline
-#endif
+#include "cuda/host_device.h"
 
 namespace pj::cuda {
 
