@@ -40,6 +40,13 @@ int forms_of(std::initializer_list<const Matrix *> readers) {
     return forms;
 }
 
+// The generic product counts (output, 8 rows) in 32 bits.
+void check_items(int n_out, int max_rows) {
+    if (int64_t{n_out} * ((max_rows + 7) / 8) > INT32_MAX / 2)
+        fail(PJ_ERR_MODEL, "a matrix of %d outputs is too large for steps of %d rows on the CUDA backend", n_out,
+             max_rows);
+}
+
 enum GemmFlags : int { kPlain = 0, kRowFactor = 1, kSelectedRows = 2 };
 
 class Compiler {
@@ -102,6 +109,7 @@ class Compiler {
         g.row_factor = flags & kRowFactor ? 1 : 0;
         g.act_span = act_span_of(m);
         g.all_rows = flags & kSelectedRows ? 0 : 1;
+        if (generic) check_items(m.n_out, g.all_rows ? limits_.max_rows : limits_.max_selected);
         const int64_t row_stride = int64_t{g.n_blocks} * kUnitOutputs;
         g.part_stride = row_stride * (g.all_rows ? limits_.max_rows : limits_.max_selected);
         g.parts = region ? region + *offset : nullptr;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+
 from pyjet.assets import default_model_path
 from pyjet.chat.builtin import resolve_template
 from pyjet.chat.template import ChatTemplate, TemplateError

@@ -17,6 +17,7 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.startup import Startup, StartupError, make_template
 from tests.server.scripted import tiny_model, tiny_tokenizer
 
+
 def plan(fitting: int | None = None, **options: Any) -> ContextPlan:
     return plan_context(ServerOptions(**options), 8192, fitting)
 
