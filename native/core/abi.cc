@@ -12,6 +12,7 @@
 #include "cpu/engine.h"
 #include "cpu/isa.h"
 #include "cpu/op_matmul.h"
+#include "cpu/plan.h"
 #ifdef PJ_HAVE_CUDA
 #include "cuda/engine.h"
 #endif
@@ -83,16 +84,35 @@ const char *cuda_archs() { return pj::cuda::compiled_archs(); }
 const char *cuda_archs() { return "none"; }
 #endif
 
+#ifndef PJ_HAVE_CUDA
+[[noreturn]] void fail_without_cuda() {
+    fail(PJ_ERR_DEVICE,
+         "this library was built without the CUDA backend; build it with -DPJ_CUDA=ON or use the CPU device");
+}
+#endif
+
+[[noreturn]] void fail_unknown_device(int32_t device) {
+    fail(PJ_ERR_ARGUMENT, "pj_config.device is %d; 0 is the CPU, 1 is CUDA", device);
+}
+
 std::unique_ptr<pj::Engine> make_backend(const pj::Model &model, const pj_config &config) {
     if (config.device == PJ_DEVICE_CPU) return std::make_unique<pj::cpu::CpuEngine>(model, config);
-    if (config.device == PJ_DEVICE_CUDA) {
+    if (config.device != PJ_DEVICE_CUDA) fail_unknown_device(config.device);
 #ifdef PJ_HAVE_CUDA
-        return std::make_unique<pj::cuda::CudaEngine>(model, config);
+    return std::make_unique<pj::cuda::CudaEngine>(model, config);
 #else
-        fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend; use the CPU device");
+    fail_without_cuda();
 #endif
-    }
-    fail(PJ_ERR_ARGUMENT, "pj_config.device is %d; 0 is the CPU, 1 is CUDA", config.device);
+}
+
+pj_memory_plan plan_memory(const pj::Model &model, const pj_config &config) {
+    if (config.device == PJ_DEVICE_CPU) return pj::cpu::plan_memory(model, config);
+    if (config.device != PJ_DEVICE_CUDA) fail_unknown_device(config.device);
+#ifdef PJ_HAVE_CUDA
+    return pj::cuda::CudaEngine::plan(model, config);
+#else
+    fail_without_cuda();
+#endif
 }
 
 }  // namespace
@@ -113,6 +133,18 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
 }
 
 void pj_engine_destroy(pj_engine *engine) { delete engine; }
+
+int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory_plan *plan) {
+    return guarded([&] {
+        not_null(plan, "plan");
+        *plan = {};
+        not_null(model, "model");
+        not_null(config, "config");
+        const pj::Model read = pj::read_model(*model);
+        pj::check_config(*config);
+        *plan = plan_memory(read, *config);
+    });
+}
 
 int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     return guarded([&] {
@@ -223,7 +255,7 @@ int32_t pj_device_count(int32_t device) {
 #ifdef PJ_HAVE_CUDA
         n = pj::cuda::usable_devices();
 #else
-        fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+        fail_without_cuda();
 #endif
     });
     return n;
@@ -238,7 +270,7 @@ int32_t pj_device_name(int32_t device, int32_t index, char *name, int32_t capaci
 #ifdef PJ_HAVE_CUDA
             text = pj::cuda::open_device(index).name;
 #else
-            fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+            fail_without_cuda();
 #endif
         } else if (device != PJ_DEVICE_CPU || index != 0) {
             fail(PJ_ERR_ARGUMENT, "there is no device %d of kind %d", index, device);

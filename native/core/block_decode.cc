@@ -6,9 +6,6 @@ namespace pj {
 
 namespace {
 
-// The non-linear 4-bit values of the IQ4 types.
-constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
 constexpr uint16_t kHalfSign = 0x8000;
 
 uint16_t read16(const uint8_t *p) {

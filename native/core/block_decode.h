@@ -15,6 +15,9 @@ namespace pj {
 
 constexpr int kMaxBlock = 256;
 
+// The non-linear 4-bit values of the IQ4 types.
+constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 struct BlockFormat {
     int32_t bits;          // 4: q fits a nibble, 8: a byte
     int32_t sub_elements;  // elements per scale: 16 or 32

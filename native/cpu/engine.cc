@@ -12,8 +12,6 @@ namespace pj::cpu {
 
 namespace {
 
-constexpr int kArgmaxRows = 16;  // rows of logits kept at a time when only the argmax is wanted
-
 int k_rotation(const Shape &s, int kv_type) {
     if (kv_type != PJ_KV_Q8_0 || s.head_dim % 64) return 0;
     int block = 64;

@@ -122,7 +122,23 @@ void pack_tile(const PackedView &v, const Source &source, int tile, const Parts 
     }
 }
 
+// Bytes of the parts, each padded to a cache line.
+struct PartBytes {
+    explicit PartBytes(const PackedView &v)
+        : values(align64((uint64_t)v.values_tile * v.n_tiles)),
+          codes(align64((uint64_t)v.codes_tile * v.n_tiles)),
+          scales(align64((uint64_t)v.scales_tile * v.n_tiles * sizeof(uint16_t))) {}
+
+    uint64_t total() const { return values + codes + scales; }
+
+    uint64_t values, codes, scales;
+};
+
 }  // namespace
+
+uint64_t PackedMatrix::bytes_of(int32_t ggml_type, int n_in, int n_out) {
+    return PartBytes(make_view(ggml_type, *type_traits(ggml_type), n_in, n_out)).total();
+}
 
 PackedMatrix::PackedMatrix(ThreadPool &pool, int32_t ggml_type, const void *data, int n_in, int n_out) {
     const TypeTraits *traits = type_traits(ggml_type);
@@ -133,15 +149,13 @@ PackedMatrix::PackedMatrix(ThreadPool &pool, int32_t ggml_type, const void *data
              traits->name, n_out, n_in, traits->block_elements);
     view_ = make_view(ggml_type, *traits, n_in, n_out);
 
-    const uint64_t values = align64((uint64_t)view_.values_tile * view_.n_tiles);
-    const uint64_t codes = align64((uint64_t)view_.codes_tile * view_.n_tiles);
-    const uint64_t scales = align64((uint64_t)view_.scales_tile * view_.n_tiles * sizeof(uint16_t));
-    bytes_ = values + codes + scales;
+    const PartBytes n(view_);
+    bytes_ = n.total();
     memory_.reset(static_cast<uint8_t *>(std::aligned_alloc(64, bytes_)));
     if (!memory_) fail(PJ_ERR_MEMORY, "no memory for packed weights: %llu bytes", (unsigned long long)bytes_);
     uint8_t *base = memory_.get();
-    const Parts parts = {base, reinterpret_cast<int8_t *>(base + values),
-                         reinterpret_cast<uint16_t *>(base + values + codes)};
+    const Parts parts = {base, reinterpret_cast<int8_t *>(base + n.values),
+                         reinterpret_cast<uint16_t *>(base + n.values + n.codes)};
     view_.values = parts.values;
     view_.codes = parts.codes;
     view_.scales = parts.scales;

@@ -21,6 +21,9 @@ class PackedMatrix {
     // the type's block size. Throws PJ_ERR_ARGUMENT (type, shape) or PJ_ERR_MEMORY.
     PackedMatrix(ThreadPool &pool, int32_t ggml_type, const void *data, int n_in, int n_out);
 
+    // bytes() of such a matrix, without making it.
+    static uint64_t bytes_of(int32_t ggml_type, int n_in, int n_out);
+
     int n_in() const { return view_.n_in; }
     int n_out() const { return view_.n_out; }
     int n_tiles() const { return view_.n_tiles; }

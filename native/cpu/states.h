@@ -49,6 +49,9 @@ class States {
     void commit(const Kernels &kernels, int slot, int n);
 
     uint64_t slot_bytes() const { return slot_floats_ * sizeof(float); }
+    uint64_t bytes_per_slot() const {
+        return (slot_floats_ + pending_row_floats_ * max_spec_ * n_layers_) * sizeof(float);
+    }
     uint64_t bytes() const { return (memory_.size() + pending_memory_.size()) * sizeof(float); }
 
   private:

@@ -57,23 +57,30 @@ class Packer {
     uint64_t total_, done_ = 0, bytes_ = 0;
 };
 
-uint64_t matrix_bytes(const Block &b) {
-    uint64_t n = b.ffn_gate.n_bytes + b.ffn_up.n_bytes + b.ffn_down.n_bytes;
-    for (const Matrix *m : {&b.attention.q, &b.attention.k, &b.attention.v, &b.attention.output, &b.gdn.qkv, &b.gdn.z,
-                            &b.gdn.beta, &b.gdn.alpha, &b.gdn.output})
-        n += m->n_bytes;
-    return n;
-}
-
 bool has_own_head(const Model &model, const MtpWeights &mtp) { return mtp.head.data != model.output.data; }
 
-uint64_t total_bytes(const Model &model) {
-    uint64_t n = model.output.n_bytes;
-    for (const Block &b : model.blocks) n += matrix_bytes(b);
+template <class Use>
+void for_each_matrix(const Block &b, const Use &use) {
+    for (const Matrix *m : {&b.attention.q, &b.attention.k, &b.attention.v, &b.attention.output, &b.gdn.qkv, &b.gdn.z,
+                            &b.gdn.beta, &b.gdn.alpha, &b.gdn.output, &b.ffn_gate, &b.ffn_up, &b.ffn_down})
+        if (m->present()) use(*m);
+}
+
+// Every matrix that is packed.
+template <class Use>
+void for_each_matrix(const Model &model, const Use &use) {
+    for (const Block &b : model.blocks) for_each_matrix(b, use);
     for (const MtpWeights &m : model.mtp) {
-        n += matrix_bytes(m.block) + m.eh_proj.n_bytes;
-        if (has_own_head(model, m)) n += m.head.n_bytes;
+        for_each_matrix(m.block, use);
+        use(m.eh_proj);
+        if (has_own_head(model, m)) use(m.head);
     }
+    use(model.output);
+}
+
+uint64_t total_bytes(const Model &model) {
+    uint64_t n = 0;
+    for_each_matrix(model, [&](const Matrix &m) { n += m.n_bytes; });
     return n;
 }
 
@@ -82,6 +89,12 @@ uint64_t total_bytes(const Model &model) {
 void Embedding::row(int32_t token, float *out) const {
     const uint64_t stride = row_bytes(*type_traits(source.type), source.n_in);
     dequantize_row(source.type, static_cast<const uint8_t *>(source.data) + stride * token, source.n_in, out);
+}
+
+uint64_t packed_weight_bytes(const Model &model) {
+    uint64_t n = 0;
+    for_each_matrix(model, [&](const Matrix &m) { n += PackedMatrix::bytes_of(m.type, m.n_in, m.n_out); });
+    return n;
 }
 
 Weights pack_weights(ThreadPool &pool, const Model &model, const pj_config &config) {

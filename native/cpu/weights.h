@@ -44,6 +44,9 @@ struct Weights {
     uint64_t bytes = 0;
 };
 
+// Weights::bytes of the model, without packing it.
+uint64_t packed_weight_bytes(const Model &model);
+
 // Reports progress in bytes of the file; throws PJ_ERR_CANCELLED when the callback asks for it.
 Weights pack_weights(ThreadPool &pool, const Model &model, const pj_config &config);
 

@@ -10,6 +10,8 @@
 
 namespace pj::cpu {
 
+constexpr int kArgmaxRows = 16;  // rows of logits kept at a time when only the argmax is wanted
+
 struct Workspace {
     Workspace(const Shape &shape, int max_rows);
 

@@ -16,27 +16,23 @@ namespace pj::cuda {
 
 namespace {
 
-// The activation form that goes with a weight type, as on the CPU (cpu/activations.h).
-int act_span_of(int32_t type) {
-    switch (type) {
-        case GGML_F32:
-        case GGML_F16:
-        case GGML_BF16:
-            return 0;
-        case GGML_Q2_K:
-        case GGML_Q3_K:
-        case GGML_Q4_K:
-        case GGML_Q5_K:
-        case GGML_Q6_K:
-        case GGML_IQ4_XS:
+// Inputs per scale of the activations that go with a weight's tiles, as on the CPU (cpu/activations.h);
+// 0: the generic path multiplies floats.
+int act_span_of(const Matrix &m) {
+    switch (tile_format(m.type, m.n_in)) {
+        case kTileQ4K:
+        case kTileQ5K:
+        case kTileQ6K:
             return 256;
-        default:
+        case kTileQ8:
             return 32;
+        default:
+            return 0;
     }
 }
 
 int form_of(const Matrix &m) {
-    const int span = act_span_of(m.type);
+    const int span = act_span_of(m);
     return span == 0 ? kActFloat : span == 256 ? kActSpan256 : kActSpan32;
 }
 
@@ -56,6 +52,13 @@ void number_stages(Program &p) {
     std::vector<uint32_t> before(p.ops.size(), 0);
     for (size_t i = 1; i < p.ops.size(); ++i) before[i] = before[i - 1] + (p.ops[i - 1].flags & kOpBarrier ? 1 : 0);
     for (LoadTask &task : p.tasks) task.stage = before[task.op];
+}
+
+// The generic product counts (output, 8 rows) in 32 bits.
+void check_items(int n_out, int max_rows) {
+    if (int64_t{n_out} * ((max_rows + 7) / 8) > INT32_MAX / 2)
+        fail(PJ_ERR_MODEL, "a matrix of %d outputs is too large for steps of %d rows on the CUDA backend", n_out,
+             max_rows);
 }
 
 class Compiler {
@@ -134,11 +137,14 @@ class Compiler {
         check_units(g);
         g.first_cta = split ? place(g.n_blocks * g.k_units) : 0;
         g.pieces = pieces(g.n_blocks, g.k_units, split);
-        g.act_span = act_span_of(m.type);
+        g.act_span = act_span_of(m);
         g.all_rows = rows == Rows::kAll ? 1 : 0;
         g.out = region ? region + *offset : nullptr;
         *offset += output_floats(g, split);
-        if (split) add_task(g);
+        if (split)
+            add_task(g);
+        else
+            check_items(m.n_out, g.all_rows ? limits_.max_rows : limits_.max_selected);
         return {g.out, g.pieces, g.n_blocks * kUnitOutputs, factor == Factor::kDeferred ? 1 : 0};
     }
 

@@ -43,7 +43,7 @@ struct Programs {
     std::vector<PieceSpan> pieces;                    // of every shape of matrix
     int64_t residual_floats = 0, between_floats = 0;  // needed of ProductMemory
     int act_width = 0;                                // widest quantised input
-    int act_f32_width = 0;                            // widest input of a float matrix; 0: there is none
+    int act_f32_width = 0;                            // widest input of a generic format; 0: there is none
     int n_attention_layers = 0, n_gdn_layers = 0;
 
     size_t most_ops() const { return std::max(trunk.ops.size(), mtp.ops.size()); }

@@ -27,16 +27,22 @@ WantedRows wanted_rows(const pj_step_in &in) {
     return w;
 }
 
-size_t blob_bytes(const pj_step_in &in, const Shape &shape, int max_selected) {
-    const size_t rows = in.n_rows, seqs = in.n_seqs;
+// What the host sends with a step.
+size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, const Shape &shape, int max_selected) {
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
-           StepBlob::size_of<unsigned long long>(max_selected) + 6 * StepBlob::size_of<int32_t>(rows) +
+           StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
-           StepBlob::size_of<int32_t>(in.n_page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
+           StepBlob::size_of<int32_t>(page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
 }
 
 }  // namespace
+
+// Pages that several sequences share are in the table of each.
+size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected) {
+    const int64_t per_seq = std::min<int64_t>(c.n_pages, (shape.n_ctx_train + c.page_tokens - 1) / c.page_tokens);
+    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, shape, max_selected);
+}
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
 
@@ -79,7 +85,7 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
-    blob_.begin(blob_bytes(in, shape_, max_selected_));
+    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, shape_, max_selected_));
     StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
     a.op_clock = op_clock_.data();
@@ -103,10 +109,8 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.tasks = device_tasks(program);
     a.n_tasks = program.tasks_before(a.n_ops);
 
-    a.row_token = blob_.add(in.row_token, in.n_rows);
     a.row_position = blob_.add(in.row_position, in.n_rows);
     a.row_seq = blob_.add(in.row_seq, in.n_rows);
-    a.row_flags = blob_.add(in.row_flags, in.n_rows);
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
     a.seqs = blob_.add(in.seqs, in.n_seqs);

@@ -24,10 +24,16 @@ struct WantedRows {
     std::vector<int32_t> hidden;
 };
 
+// Most bytes that the host sends with a step (engine.cc).
+size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected);
+
 class CudaEngine final : public Engine {
   public:
     CudaEngine(const Model &model, const pj_config &config);
     ~CudaEngine() override;
+
+    // What such an engine would allocate. Refuses what the constructor refuses, except too little memory.
+    static pj_memory_plan plan(const Model &model, const pj_config &config);
 
     void step(const pj_step_in &in, pj_step_out &out) override;
 
@@ -54,9 +60,12 @@ class CudaEngine final : public Engine {
     };
 
     // Sizes and places of everything, before anything is allocated (plan.cc).
+    struct PlanOnly {};
+    CudaEngine(const Model &model, const pj_config &config, PlanOnly);
     void plan_launches();
     Launch plan_launch(int tiles, bool wide) const;
     void plan_states();
+    pj_memory_plan memory_plan() const;
     void check_memory() const;
     void allocate();
     void fill_constants();

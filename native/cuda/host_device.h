@@ -1,8 +1,8 @@
-// Functions that the host compiler builds too.
+// Functions that host and device share.
 #pragma once
 
 #ifdef __CUDACC__
-#define PJ_HOST_DEVICE __host__ __device__
+#define PJ_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define PJ_HOST_DEVICE
+#define PJ_HOST_DEVICE inline
 #endif

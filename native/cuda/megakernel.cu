@@ -8,7 +8,7 @@
 #include "cuda/loaders.cuh"
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
-#include "cuda/ops/gemm.cuh"
+#include "cuda/ops/gemm_generic.cuh"
 #include "cuda/ops/rows.cuh"
 
 namespace pj::cuda {
@@ -84,7 +84,7 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const S
             default:
                 if (!waited) wait();
                 waited = true;
-                gemm_float(s, gemm, gemm_rows(s, gemm.all_rows));
+                gemm_generic(s, gemm, gemm_rows(s, gemm.all_rows));
         }
     }
 }

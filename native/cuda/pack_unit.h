@@ -27,24 +27,24 @@ struct WordPlace {
     int32_t output, input;
 };
 
-PJ_HOST_DEVICE inline WordPlace word_place(int row_tile, int lane, int i) {
+PJ_HOST_DEVICE WordPlace word_place(int row_tile, int lane, int i) {
     return {row_tile * 16 + lane / 4 + 8 * (i & 1), 4 * (lane % 4) + 16 * (i >> 1)};
 }
 
-PJ_HOST_DEVICE inline uint32_t word_of(const uint8_t *p) {
+PJ_HOST_DEVICE uint32_t word_of(const uint8_t *p) {
     return p[0] | static_cast<uint32_t>(p[1]) << 8 | static_cast<uint32_t>(p[2]) << 16 |
            static_cast<uint32_t>(p[3]) << 24;
 }
 
 // Eight 6-bit scales and eight 6-bit minimums from 12 bytes; index 0..15 (block_decode.cc).
-PJ_HOST_DEVICE inline uint32_t k4_code(const uint8_t *s, int index) {
+PJ_HOST_DEVICE uint32_t k4_code(const uint8_t *s, int index) {
     const int i = index & 7, is_min = index >> 3;
     if (i < 4) return s[i + 4 * is_min] & 63;
     return (s[i + 4] >> (4 * is_min) & 15) | s[i - 4 + 4 * is_min] >> 6 << 4;
 }
 
 // Q4_K and Q5_K: block of 256 inputs of one output, nibbles from byte `nibbles` on.
-PJ_HOST_DEVICE inline uint32_t k45_word(const RowBlock &b, int k, int w, int block_bytes, int nibbles) {
+PJ_HOST_DEVICE uint32_t k45_word(const RowBlock &b, int k, int w, int block_bytes, int nibbles) {
     const auto block = [&](int output) { return b.rows + output * b.row_bytes + int64_t{k} * block_bytes; };
     if (w < kQ4KCodes / 4) {
         const int row_tile = w / 512, pair = w / 128 % 4;
@@ -67,7 +67,7 @@ PJ_HOST_DEVICE inline uint32_t k45_word(const RowBlock &b, int k, int w, int blo
     return at.output < b.n_rows ? word_of(block(at.output) + 16 + at.input) : 0;
 }
 
-PJ_HOST_DEVICE inline uint32_t q6k_word(const RowBlock &b, int k, int w) {
+PJ_HOST_DEVICE uint32_t q6k_word(const RowBlock &b, int k, int w) {
     const auto block = [&](int output) { return b.rows + output * b.row_bytes + int64_t{k} * kQ6KBlockBytes; };
     if (w < kQ6KUpper / 4) {
         const int pair = w / 128 % 4;
@@ -96,7 +96,7 @@ PJ_HOST_DEVICE inline uint32_t q6k_word(const RowBlock &b, int k, int w) {
     return word;
 }
 
-PJ_HOST_DEVICE inline uint32_t q8_word(const RowBlock &b, int k, int w) {
+PJ_HOST_DEVICE uint32_t q8_word(const RowBlock &b, int k, int w) {
     const auto block = [&](int output, int k_block) {
         return b.rows + output * b.row_bytes + (int64_t{k} * 8 + k_block) * kQ8BlockBytes;
     };
@@ -112,7 +112,7 @@ PJ_HOST_DEVICE inline uint32_t q8_word(const RowBlock &b, int k, int w) {
 }
 
 // Word w of the unit of inputs 256 k .. 256 k + 255.
-PJ_HOST_DEVICE inline uint32_t unit_word(int32_t format, const RowBlock &b, int k, int w) {
+PJ_HOST_DEVICE uint32_t unit_word(int32_t format, const RowBlock &b, int k, int w) {
     switch (format) {
         case kTileQ4K:
             return k45_word(b, k, w, kQ4KBlockBytes, 16);

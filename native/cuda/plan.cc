@@ -91,25 +91,9 @@ int64_t partial_capacity(const Shape &s, const pj_config &c) {
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 
-void require_tiles(const Gemm &g) {
-    if (g.format != kTileRaw) return;
-    const TypeTraits *traits = type_traits(g.type);
-    fail(PJ_ERR_MODEL,
-         "a matrix of %d x %d has weights of type %s; the CUDA backend multiplies Q4_K, Q5_K, Q6_K, Q8_0 "
-         "(rows of a multiple of 256), F16, BF16 and F32; use the CPU device",
-         g.n_out, g.n_in, traits ? traits->name : "?");
-}
-
-// Weight types without tensor-core tiles.
-void require_tiles(const Programs &programs) {
-    for (const Program *program : {&programs.trunk, &programs.mtp})
-        for (const Op &op : program->ops)
-            for (int i = 0; i < op.n_gemms; ++i) require_tiles(op.gemm[i]);
-}
-
 }  // namespace
 
-CudaEngine::CudaEngine(const Model &model, const pj_config &config)
+CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
     : shape_(model.shape),
       config_(config),
       device_(open_checked(model.shape, config.device_index)),
@@ -121,9 +105,11 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config)
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
-    require_tiles(programs_);
     plan_launches();
     plan_states();
+}
+
+CudaEngine::CudaEngine(const Model &model, const pj_config &config) : CudaEngine(model, config, PlanOnly{}) {
     check_memory();
     allocate();
     weights_.upload(config_);
@@ -171,20 +157,35 @@ uint64_t CudaEngine::workspace_bytes() const {
            2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile);
 }
 
+pj_memory_plan CudaEngine::memory_plan() const {
+    const int64_t state_floats = slot_floats_ + pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers;
+    pj_memory_plan plan = {};
+    plan.weight_bytes = weights_.bytes();
+    plan.page_bytes = kv_.page_bytes;
+    plan.kv_bytes = plan.page_bytes * config_.n_pages;
+    plan.state_bytes = state_floats * sizeof(float) * config_.n_state_slots;
+    plan.workspace_bytes = workspace_bytes() + StepBlob::capacity_for(most_blob_bytes(config_, shape_, max_selected_));
+    plan.reserve_bytes = kDriverReserve;
+    plan.free_bytes = device_.free_bytes;
+    plan.total_bytes = device_.total_bytes;
+    std::snprintf(plan.device_name, sizeof plan.device_name, "%s", device_.name.c_str());
+    return plan;
+}
+
+pj_memory_plan CudaEngine::plan(const Model &model, const pj_config &config) {
+    return CudaEngine(model, config, PlanOnly{}).memory_plan();
+}
+
 void CudaEngine::check_memory() const {
-    const uint64_t pool = static_cast<uint64_t>(kv_.page_bytes) * config_.n_pages;
-    const uint64_t states = config_.n_state_slots *
-                            (slot_floats_ + pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers) *
-                            sizeof(float);
-    const uint64_t work = workspace_bytes();
-    const uint64_t needed = weights_.bytes() + pool + states + work + kDriverReserve;
-    if (needed <= device_.free_bytes) return;
+    const pj_memory_plan p = memory_plan();
+    const uint64_t needed = p.weight_bytes + p.kv_bytes + p.state_bytes + p.workspace_bytes + p.reserve_bytes;
+    if (needed <= p.free_bytes) return;
     fail(PJ_ERR_MEMORY,
          "%s of GPU memory are needed (weights %s, KV pages %s, states %s, workspace %s), %s of %s are free on %s; use "
          "a smaller context, fewer slots or a smaller model",
-         ByteText(needed).text, ByteText(weights_.bytes()).text, ByteText(pool).text, ByteText(states).text,
-         ByteText(work).text, ByteText(device_.free_bytes).text, ByteText(device_.total_bytes).text,
-         device_.name.c_str());
+         ByteText(needed).text, ByteText(p.weight_bytes).text, ByteText(p.kv_bytes).text, ByteText(p.state_bytes).text,
+         ByteText(p.workspace_bytes + p.reserve_bytes).text, ByteText(p.free_bytes).text, ByteText(p.total_bytes).text,
+         p.device_name);
 }
 
 void CudaEngine::allocate() {

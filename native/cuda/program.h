@@ -40,12 +40,13 @@ enum : int32_t {
 enum : int32_t {
     kActSpan32 = 1,   // Buffers::act32
     kActSpan256 = 2,  // Buffers::act256
-    kActFloat = 4,    // Buffers::act_f32, for float weights
+    kActFloat = 4,    // Buffers::act_f32, for generic formats
 };
 
 // One matrix. Steps of few rows: every worker (split.h) stores the pieces of its blocks, readers add
 // them; [slot][row of the step][64]. Wide steps (StepArgs::wide): [row][n_blocks * 64], the pieces
-// already added, in the same order. Matrices without tiles are not split.
+// already added, in the same order. Generic formats (kTileRaw, kTileFloat)
+// are not split: a piece per block.
 struct Gemm {
     const uint8_t *weight;    // packed units, tiles.h
     const uint8_t *raw;       // matrices without tiles: rows as in the file

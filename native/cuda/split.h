@@ -22,32 +22,32 @@ struct UnitRange {
 };
 
 // n_units * n_cta must stay below 2^31 (compiler.cc checks): 32-bit divisions are several times faster.
-PJ_HOST_DEVICE inline int split_ctas(int n_units, int n_cta) {
+PJ_HOST_DEVICE int split_ctas(int n_units, int n_cta) {
     const int most = n_units / kLeastUnits > 0 ? n_units / kLeastUnits : 1;
     return most < n_cta ? most : n_cta;
 }
 
 // Units of a CTA, counted from the first that takes part; empty beyond the last.
-PJ_HOST_DEVICE inline UnitRange cta_range(int n_units, int cta, int n_cta) {
+PJ_HOST_DEVICE UnitRange cta_range(int n_units, int cta, int n_cta) {
     const unsigned n = split_ctas(n_units, n_cta), units = n_units, c = cta;
     if (c >= n) return {n_units, n_units};
     return {static_cast<int>(units * c / n), static_cast<int>(units * (c + 1) / n)};
 }
 
 // Of the n units of a CTA, those of one group: the first n % kGroups groups have one more.
-PJ_HOST_DEVICE inline UnitRange group_range(int n, int group) {
+PJ_HOST_DEVICE UnitRange group_range(int n, int group) {
     const int q = static_cast<int>(static_cast<unsigned>(n) / kGroups), more = n - q * kGroups;
     const int begin = group * q + (group < more ? group : more);
     return {begin, begin + q + (group < more ? 1 : 0)};
 }
 
-PJ_HOST_DEVICE inline UnitRange worker_range(int n_units, int worker, int n_cta) {
+PJ_HOST_DEVICE UnitRange worker_range(int n_units, int worker, int n_cta) {
     const UnitRange cta = cta_range(n_units, worker / kGroups, n_cta), group = group_range(cta.size(), worker % kGroups);
     return {cta.begin + group.begin, cta.begin + group.end};
 }
 
 // The worker whose range holds a unit.
-PJ_HOST_DEVICE inline int worker_of(int n_units, int unit, int n_cta) {
+PJ_HOST_DEVICE int worker_of(int n_units, int unit, int n_cta) {
     const unsigned n = split_ctas(n_units, n_cta);
     // The largest c with n_units * c / n <= unit.
     const int cta = static_cast<int>(((static_cast<unsigned>(unit) + 1) * n - 1) / n_units);
@@ -63,13 +63,13 @@ struct PieceSpan {
     int32_t slot, n;
 };
 
-PJ_HOST_DEVICE inline PieceSpan pieces_of(int n_units, int k_units, int block, int n_cta) {
+PJ_HOST_DEVICE PieceSpan pieces_of(int n_units, int k_units, int block, int n_cta) {
     const int first = worker_of(n_units, block * k_units, n_cta);
     const int last = worker_of(n_units, block * k_units + k_units - 1, n_cta);
     return {block + first, last - first + 1};
 }
 
-PJ_HOST_DEVICE inline int piece_slots(int n_units, int n_blocks, int n_cta) {
+PJ_HOST_DEVICE int piece_slots(int n_units, int n_blocks, int n_cta) {
     return n_blocks + kGroups * split_ctas(n_units, n_cta) - 1;
 }
 

@@ -25,7 +25,7 @@ struct Buffers {
     float *square_sums;  // [max_rows][n_embd / 256, rounded up]: sum of squares of each 256 columns of x
     // Quantised activations, [k unit][row tile]: ActTile; one buffer per form and use.
     ActTile *act32, *act256;  // input of the next matrices (widest of n_embd * 2, n_ff, heads)
-    float *act_f32;           // [row][width of the op that wrote it]; null when no matrix is float
+    float *act_f32;           // [row][width of the op that wrote it]; null when no matrix is in a generic format
     // Attention partials of sequences with SeqPlan::partial >= 0: [row of the sequence][head]
     // [SeqPlan::n_segments][kPartialHeader + head_dim]
     float *partial;
@@ -69,8 +69,7 @@ struct StepArgs {
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_segments;      // most attention segments of any sequence
     uint32_t barrier_start;  // value of the counter when the launch begins: 0
-    const int32_t *row_token, *row_position, *row_seq;
-    const uint32_t *row_flags;
+    const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
     const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first

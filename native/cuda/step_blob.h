@@ -11,13 +11,16 @@ namespace pj::cuda {
 
 class StepBlob {
   public:
+    // Bytes that steps of at most `most` bytes take on the device: room for growth included.
+    static size_t capacity_for(size_t most) { return 2 * most; }
+
     // Starts a new blob of at most this many bytes. The copy of the one before has ended.
-    void begin(size_t capacity) {
-        if (capacity > host_.size()) {
+    void begin(size_t bytes) {
+        if (bytes > host_.size()) {
             host_ = {};
             device_ = {};
-            host_ = PinnedBuffer<uint8_t>(2 * capacity, "input of a step");
-            device_ = DeviceBuffer<uint8_t>(2 * capacity, "input of a step");
+            host_ = PinnedBuffer<uint8_t>(capacity_for(bytes), "input of a step");
+            device_ = DeviceBuffer<uint8_t>(capacity_for(bytes), "input of a step");
         }
         used_ = 0;
     }

@@ -123,6 +123,24 @@ typedef struct pj_engine pj_engine;
 PJ_API int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engine **engine);
 PJ_API void pj_engine_destroy(pj_engine *engine); /* NULL is allowed */
 
+/* The memory that an engine would take. Bytes of the device: GPU memory, or host memory for the CPU. */
+typedef struct pj_memory_plan {
+    uint64_t weight_bytes;    /* packed weights                                                   */
+    uint64_t page_bytes;      /* one KV page                                                      */
+    uint64_t kv_bytes;        /* the page pool: n_pages of them                                   */
+    uint64_t state_bytes;     /* all state slots and their pending speculative rows               */
+    uint64_t workspace_bytes; /* activations and scratch; never less with more pages              */
+    uint64_t reserve_bytes;   /* kept for the driver: local memory of kernels, granularity        */
+    uint64_t free_bytes;      /* free on the device now; 0: unknown                               */
+    uint64_t total_bytes;     /* of the device; 0: unknown                                        */
+    char device_name[128];    /* zero terminated                                                  */
+} pj_memory_plan;
+
+/* Checks model, config and device as pj_engine_create does and says what it would allocate, without
+ * reading matrices or allocating any of it. Too little memory is not an error here: the caller compares.
+ * For CUDA it opens the GPU, so the process holds a context there from then on. */
+PJ_API int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory_plan *plan);
+
 /* ----------------------------------------------------------------------------------- step -- */
 
 enum {
@@ -139,6 +157,8 @@ enum {
     PJ_STEP_TRUNK = 0, /* the model: blocks 0..n_block-1                                        */
     PJ_STEP_MTP = 1    /* the MTP block: row i predicts the token after row_token[i], given
                         * row_hidden[i] = the hidden row (PJ_ROW_HIDDEN) of the position before.
+                        * Its positions count from 0: the row at position i takes the sequence's
+                        * token i + 1 together with the trunk's hidden row of position i.
                         * Has its own KV in the same pages; touches no recurrent state.         */
 };
 

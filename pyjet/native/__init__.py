@@ -6,6 +6,7 @@ from pyjet.native.config import EngineConfig
 from pyjet.native.devices import Gpu, device_count, device_name, list_gpus
 from pyjet.native.engine import EngineInfo, NativeEngine, OpTime
 from pyjet.native.library import NativeError, library_path
+from pyjet.native.memory import MemoryPlan, memory_plan, probe_memory_plan
 from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul
 from pyjet.native.step import (
     ROW_ARGMAX,
@@ -26,6 +27,7 @@ __all__ = [
     "EngineConfig",
     "EngineInfo",
     "Gpu",
+    "MemoryPlan",
     "NativeEngine",
     "NativeError",
     "OpTime",
@@ -39,4 +41,6 @@ __all__ = [
     "library_path",
     "list_gpus",
     "matmul",
+    "memory_plan",
+    "probe_memory_plan",
 ]

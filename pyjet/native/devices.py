@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ctypes as C
 import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 
-from pyjet.native.config import DEVICES, ERR_DEVICE, Device, number_of
+from pyjet.native.config import DEVICES, Device, number_of
 from pyjet.native.library import NativeError, check_status, load_library
+from pyjet.native.probe import run_probe
 
 _NAME_BYTES = 256
-_PROBE_SECONDS = 120  # a cold NVIDIA driver takes seconds per GPU to start
 
 
 @dataclass(frozen=True)
@@ -45,24 +42,11 @@ def device_name(device: Device, index: int) -> str:
 
 
 def list_gpus() -> tuple[list[Gpu], str]:
-    """All GPUs, and the reason when there are none.
-
-    The names are read by a process of its own: a server that asks must not keep a context on the card where
-    another process computes.
-    """
+    """All GPUs, and the reason when there are none. The names are read by a process of its own."""
     count, reason = device_count("cuda")
     if count == 0:
         return [], reason
-    command = [sys.executable, "-c", "from pyjet.native.devices import print_gpus; print_gpus()"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PROBE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NativeError(ERR_DEVICE, f"the GPUs could not be examined: {error}") from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise NativeError(ERR_DEVICE, f"the GPUs could not be examined: {last}")
-    return [Gpu(**entry) for entry in json.loads(done.stdout)], ""
+    return [Gpu(**entry) for entry in json.loads(run_probe("pyjet.native.devices", "print_gpus"))], ""
 
 
 def print_gpus() -> None:

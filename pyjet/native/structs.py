@@ -75,6 +75,22 @@ class Config(C.Structure):
     ]
 
 
+class MemoryPlan(C.Structure):
+    """pj_memory_plan"""
+
+    _fields_ = [
+        ("weight_bytes", C.c_uint64),
+        ("page_bytes", C.c_uint64),
+        ("kv_bytes", C.c_uint64),
+        ("state_bytes", C.c_uint64),
+        ("workspace_bytes", C.c_uint64),
+        ("reserve_bytes", C.c_uint64),
+        ("free_bytes", C.c_uint64),
+        ("total_bytes", C.c_uint64),
+        ("device_name", C.c_char * 128),
+    ]
+
+
 class Seq(C.Structure):
     """pj_seq"""
 
@@ -151,6 +167,7 @@ BY_C_NAME: dict[str, type[C.Structure]] = {
     "pj_tensor": Tensor,
     "pj_model": Model,
     "pj_config": Config,
+    "pj_memory_plan": MemoryPlan,
     "pj_seq": Seq,
     "pj_step_in": StepIn,
     "pj_step_out": StepOut,
@@ -162,6 +179,7 @@ _ENGINE = C.c_void_p
 PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_engine_create": (C.c_int32, [C.POINTER(Model), C.POINTER(Config), C.POINTER(_ENGINE)]),
     "pj_engine_destroy": (None, [_ENGINE]),
+    "pj_engine_plan": (C.c_int32, [C.POINTER(Model), C.POINTER(Config), C.POINTER(MemoryPlan)]),
     "pj_step": (C.c_int32, [_ENGINE, C.POINTER(StepIn), C.POINTER(StepOut)]),
     "pj_state_bytes": (C.c_uint64, [_ENGINE]),
     "pj_state_commit": (C.c_int32, [_ENGINE, C.c_int32, C.c_int32]),

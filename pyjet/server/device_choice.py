@@ -28,10 +28,10 @@ class DeviceChoice:
 
 def choose_device(options: ServerOptions) -> DeviceChoice:
     """The backend for these options. Raises DeviceError for a device that this build or machine does not have."""
-    wanted = (options.device or "auto").strip()
+    wanted = _wanted(options)
     if wanted in ("cpu", "none"):
         return DeviceChoice("cpu", 0, f"asked for with --device {wanted}")
-    if wanted == "auto":
+    if is_automatic(options):
         return _automatic(options)
     if "," in wanted:
         raise DeviceError(f'--device "{wanted}": the whole model is on one device; name one')
@@ -42,6 +42,15 @@ def choose_device(options: ServerOptions) -> DeviceChoice:
         return _gpu(int(match[1] or options.main_gpu))
     except NativeError as error:
         raise DeviceError(f'--device "{wanted}": {error.message} (--device cpu always works)') from None
+
+
+def _wanted(options: ServerOptions) -> str:
+    return (options.device or "auto").strip()
+
+
+def is_automatic(options: ServerOptions) -> bool:
+    """Whether the CPU may take over when the GPU cannot run the model."""
+    return _wanted(options) == "auto"
 
 
 def _automatic(options: ServerOptions) -> DeviceChoice:

@@ -77,7 +77,7 @@ MODEL_OPTIONS: list[Option] = [
         field="load_mode", value="MODE", env="LOAD_MODE",
         convert=values.one_of("auto", "none", "mmap", "mlock", "mmap+mlock", "dio"), ineffective=_load_mode,
         section=_COMMON),
-    row("-dev --device", "cpu or none: the CPU; cuda or a name of --list-devices: that GPU; auto: a GPU if any",
+    row("-dev --device", "cpu or none: the CPU; cuda or a name of --list-devices: that GPU; auto: a GPU if it can",
         field="device", value="<dev1,dev2,..>", env="DEVICE", default="auto", section=_COMMON),
     row("--list-devices", "list the devices and exit", action="list-devices", section=_COMMON),
     row("--cpu-isa", "instruction set of the CPU backend: auto, portable, avx2 or avx512_vnni", field="cpu_isa",

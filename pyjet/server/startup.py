@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyjet.assets import default_model_path
 from pyjet.chat.builtin import resolve_template
@@ -15,10 +14,11 @@ from pyjet.engine.settings import EngineSettings
 from pyjet.model.errors import ModelError
 from pyjet.model.reader import Model, load_model
 from pyjet.model.tokenizer import Tokenizer
-from pyjet.server.context_size import free_host_bytes, plan_context
-from pyjet.server.device_choice import DeviceError, choose_device
+from pyjet.native import NativeError
+from pyjet.server.device_choice import DeviceError
 from pyjet.server.model_defaults import apply_sampling_defaults
 from pyjet.server.options import ServerOptions
+from pyjet.server.placement import place
 from pyjet.server.service import Service
 
 LoadProgress = Callable[[str, int, int], None]
@@ -48,7 +48,7 @@ class Startup:
         try:
             model = load_model(path, overrides=options.override_kv)
             settings = self._settings(model)
-        except (ModelError, DeviceError) as error:
+        except (ModelError, DeviceError, NativeError) as error:
             raise StartupError(str(error)) from error
         for note in apply_sampling_defaults(options, model.metadata):
             _log.info(note)
@@ -70,30 +70,16 @@ class Startup:
             self._engine.close()
 
     def _settings(self, model: Model) -> EngineSettings:
-        options, sizes = self._options, model.hyperparams
-        _check_rope(options, sizes.rope_base)
-        choice = choose_device(options)
-        _log.info("device: %s (%s)", choice.device, choice.reason)
-        free = free_host_bytes(options, model.tensor_bytes) if choice.device == "cpu" else None
-        plan = plan_context(options, sizes, free)
-        for note in plan.notes:
+        options = self._options
+        _check_rope(options, model.hyperparams.rope_base)
+        placement = place(options, model)
+        for note in placement.notes:
             _log.warning(note)
-        _log.info("%d slots, %d tokens each, %d together", options.n_slots, plan.n_ctx_slot, plan.n_ctx_total)
-        more: dict[str, Any] = {"kv_type_k": options.cache_type_k, "kv_type_v": options.cache_type_v}
-        return EngineSettings(
-            model_path=model.path,
-            n_slots=options.n_slots,
-            n_ctx_slot=plan.n_ctx_slot,
-            n_ctx_total=plan.n_ctx_total,
-            n_ubatch=min(options.ubatch_size, options.batch_size),
-            device=choice.device,
-            device_index=choice.index,
-            isa=options.cpu_isa,  # type: ignore[arg-type]  # the option table allows these words only
-            n_threads=max(0, options.threads),
-            overrides=options.override_kv,
-            check_tensors=options.check_tensors,
-            **more,
-        )
+        settings, choice = placement.settings, placement.choice
+        _log.info("device: %s (%s)", choice.device, choice.reason)
+        _log.info("memory plan: %s", placement.memory)
+        _log.info("%d slots, %d tokens each, %d together", settings.n_slots, settings.n_ctx_slot, settings.n_ctx_total)
+        return settings
 
     def _start_engine(self, settings: EngineSettings, model: Model) -> EngineProcess:
         if self._closed:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyjet.native import Gpu, NativeError
 from pyjet.server import device_choice
-from pyjet.server.context_size import ContextPlan, free_host_bytes, kv_bytes_per_token, plan_context
+from pyjet.server.context_size import ContextPlan, plan_context
 from pyjet.server.device_choice import DeviceError, choose_device, device_list
 from pyjet.server.loading_bar import LoadingBar
 from pyjet.server.model_defaults import apply_sampling_defaults
@@ -18,11 +17,9 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.startup import Startup, StartupError, make_template
 from tests.server.scripted import tiny_model, tiny_tokenizer
 
-SIZES = replace(tiny_model().hyperparams, n_ctx_train=8192)
 
-
-def plan(free_bytes: int | None = None, **options: Any) -> ContextPlan:
-    return plan_context(ServerOptions(**options), SIZES, free_bytes)
+def plan(fitting: int | None = None, **options: Any) -> ContextPlan:
+    return plan_context(ServerOptions(**options), 8192, fitting)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +37,7 @@ def plan(free_bytes: int | None = None, **options: Any) -> ContextPlan:
         ({"parallel": 4}, 2048, 8192),
         ({"ctx_size": 32768, "parallel": 1}, 8192, 8192),
         ({"ctx_size": 32768}, 8192, 32768),
+        ({"ctx_size": 65536}, 8192, 32768),  # no more than all slots can use
     ],
 )
 def test_context_sizes(options: dict[str, Any], slot: int, total: int) -> None:
@@ -49,18 +47,14 @@ def test_context_sizes(options: dict[str, Any], slot: int, total: int) -> None:
 
 
 def test_fit_shrinks_only_what_was_not_set() -> None:
-    room = int(kv_bytes_per_token(ServerOptions(), SIZES) * 5000)
-    assert plan(room).n_ctx_total == 4864 and plan(room).notes
-    assert plan(room, ctx_size=8192).n_ctx_total == 8192
-    assert plan(room, fit=False).n_ctx_total == 8192
+    assert plan(5000).n_ctx_total == 4864
+    assert plan(5000, ctx_size=8192).n_ctx_total == 8192
+    assert plan(5000, fit=False).n_ctx_total == 8192
+    assert plan(9000).n_ctx_total == 8192
     assert plan(0).n_ctx_total == 4096, "not below --fit-ctx"
     assert plan(0, fit_ctx=1024).n_ctx_total == 1024
-
-
-def test_free_memory_is_what_weights_and_margin_leave() -> None:
-    free = free_host_bytes(ServerOptions(fit_target=[0]), 0)
-    if free is not None:
-        assert free > 0 and free_host_bytes(ServerOptions(), 1 << 60) == 0
+    shared = plan(5000, parallel=3)
+    assert (shared.n_ctx_slot, shared.n_ctx_total) == (1536, 4608), "slots of their own are rounded down"
 
 
 # device

@@ -431,39 +431,4 @@ __device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &ge
     return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * s.piece_rows + row) * kUnitOutputs + out % kUnitOutputs;
 }
 
-// Rows times an F32, F16 or BF16 matrix: a warp per output and 8 rows, lanes over the inputs.
-__device__ __forceinline__ float float_weight(const uint8_t *row, int type, int i) {
-    if (type == 0) return reinterpret_cast<const float *>(row)[i];
-    const uint16_t bits = reinterpret_cast<const uint16_t *>(row)[i];
-    if (type == 1) return __half2float(__ushort_as_half(bits));
-    return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-}
-
-__device__ __noinline__ void gemm_float(const StepArgs &s, const Gemm &gemm, int n_rows) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int bytes = gemm.type == 0 ? 4 : 2;
-    const int n_groups = (n_rows + 7) / 8;
-    const int64_t n = static_cast<int64_t>(gemm.n_out) * n_groups;
-    for (int64_t item = static_cast<int64_t>(blockIdx.x) * kConsumerWarps + warp; item < n;
-         item += static_cast<int64_t>(gridDim.x) * kConsumerWarps) {
-        const int out = static_cast<int>(item % gemm.n_out), first = static_cast<int>(item / gemm.n_out) * 8;
-        const uint8_t *w = gemm.raw + static_cast<int64_t>(out) * gemm.n_in * bytes;
-        float acc[8] = {};
-        for (int i = lane; i < gemm.n_in; i += 32) {
-            const float value = float_weight(w, gemm.type, i);
-#pragma unroll
-            for (int r = 0; r < 8; ++r)
-                if (first + r < n_rows)
-                    acc[r] =
-                        fmaf(value, __ldcg(s.buf.act_f32 + static_cast<int64_t>(first + r) * gemm.n_in + i), acc[r]);
-        }
-#pragma unroll
-        for (int r = 0; r < 8; ++r) {
-            for (int step = 16; step > 0; step /= 2) acc[r] += __shfl_down_sync(~0u, acc[r], step);
-            if (first + r >= n_rows) break;
-            if (lane == 0) *whole_output(s, gemm, first + r, out) = acc[r];
-        }
-    }
-}
-
 }  // namespace pj::cuda

@@ -7,23 +7,41 @@ row, which has not met any such flip in most files, is compared closely, the oth
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bench.make_synthetic_gguf import FILE_TYPES
-from pyjet.model.reader import Model
-from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, EngineConfig, NativeEngine, NativeError, StepResult
+from pyjet.model.reader import Model, load_model
+from pyjet.native import (
+    ROW_ARGMAX,
+    ROW_HIDDEN,
+    ROW_LOGITS,
+    EngineConfig,
+    NativeEngine,
+    NativeError,
+    StepResult,
+    memory_plan,
+)
 from tests.native.conftest import MakeModel
 from tests.native.cuda.conftest import cuda_config
+from tests.native.random_weights import WRITABLE_TYPES
 from tests.support.native_steps import ALL_OUTPUTS, Part, make_batch, pages_for, run_alone, same_bits
 from tests.support.reference_model import row_errors
+from tests.support.requantize import requantize
 
 FLOAT_TYPES = ("F32", "F16", "BF16")
 N_TOKENS = 560  # across an attention segment
 FIRST_ROW_LIMIT = 1e-4  # of the RMS
 FLOAT_LIMIT = 5e-3  # float weights: K and V in f16 are all that is rounded
 KL_LIMIT = {"Q4_K_M": 4e-3, "Q8_0": 1e-3, "F16": 2e-5}  # mean, nats, random tokens
-CUDA_TYPES = ("Q4_K_M", "Q4_K", "Q5_K", "Q6_K", "Q8_0", *FLOAT_TYPES)
+TILED_TYPES = ("Q4_K_M", "Q4_K", "Q5_K", "Q6_K", "Q8_0")
+# These are multiplied with f32 activations, by the CPU with int8 ones. So they are compared closely with the CPU on a
+# file that holds the same values as F32, and by their divergence with the CPU on the same file.
+RAW_TYPES = tuple(sorted(set(FILE_TYPES) - set(TILED_TYPES) - set(FLOAT_TYPES)))
+RAW_TYPES_WRITTEN = tuple(name for name in RAW_TYPES if name in WRITABLE_TYPES)
+RAW_KL_LIMIT = 2e-3  # to the CPU's int8 activations: 5.4e-4 to 6.0e-4 between the CPU's two ways
 
 
 def tokens_of(model: Model, n: int) -> list[int]:
@@ -64,7 +82,7 @@ def test_pyjet_tiny(tiny_model: MakeModel, type_name: str, kv: str) -> None:
     assert np.mean(gpu.argmax(axis=1) == cpu.argmax(axis=1)) > 0.9
 
 
-@pytest.mark.parametrize("type_name", CUDA_TYPES)
+@pytest.mark.parametrize("type_name", (*TILED_TYPES, *FLOAT_TYPES))
 def test_every_weight_type(synthetic_model: MakeModel, type_name: str) -> None:
     gpu, cpu = both(synthetic_model("tiny", type_name), 40, 40)
     errors = row_errors(gpu, cpu.astype(np.float64))
@@ -73,11 +91,34 @@ def test_every_weight_type(synthetic_model: MakeModel, type_name: str) -> None:
     assert np.median(errors) < (FLOAT_LIMIT if type_name in FLOAT_TYPES else 0.5)
 
 
-@pytest.mark.parametrize("type_name", sorted(set(FILE_TYPES) - set(CUDA_TYPES)))
-def test_other_weight_types_are_refused(synthetic_model: MakeModel, type_name: str) -> None:
-    with pytest.raises(NativeError, match=f"type {type_name}; the CUDA backend multiplies Q4_K") as caught:
-        NativeEngine(synthetic_model("tiny", type_name), cuda_config(n_pages=1, n_state_slots=1))
-    assert caught.value.kind == "model"
+def as_floats(model: Model, folder: Path) -> Model:
+    """The same values in a file of F32."""
+    return load_model(requantize(model.path, folder / "floats.gguf", "F32"))
+
+
+@pytest.mark.parametrize("type_name", RAW_TYPES)
+def test_every_raw_type(synthetic_model: MakeModel, tmp_path: Path, type_name: str) -> None:
+    model, sizes = synthetic_model("tiny", type_name), {"n_pages": 16, "n_state_slots": 1, "max_rows": 512}
+    tokens = tokens_of(model, 40)
+    gpu = logits_of(model, cuda_config(**sizes), tokens, 40)
+    cpu = logits_of(as_floats(model, tmp_path), EngineConfig(**sizes), tokens, 40)
+    errors = row_errors(gpu, cpu.astype(np.float64))
+    assert errors[0] < 2e-2 and np.median(errors) < FLOAT_LIMIT
+    for chunk in (1, 7):
+        assert same_bits(logits_of(model, cuda_config(**sizes), tokens, chunk), gpu)
+
+
+@pytest.mark.parametrize("kv", ["f16", "q8_0"])
+@pytest.mark.parametrize("type_name", RAW_TYPES_WRITTEN)
+def test_pyjet_tiny_in_raw_types(tiny_model: MakeModel, tmp_path: Path, type_name: str, kv: str) -> None:
+    model = tiny_model(type_name)
+    gpu, cpu = both(model, N_TOKENS, 280, kv_type_k=kv, kv_type_v=kv)
+    assert mean_kl(gpu, cpu) < RAW_KL_LIMIT
+    assert np.mean(gpu.argmax(axis=1) == cpu.argmax(axis=1)) > 0.9
+    config = EngineConfig(n_pages=16, n_state_slots=1, kv_type_k=kv, kv_type_v=kv)
+    exact = logits_of(as_floats(model, tmp_path), config, tokens_of(model, N_TOKENS), 280)
+    assert row_errors(gpu, exact.astype(np.float64))[0] < FIRST_ROW_LIMIT
+    assert mean_kl(gpu, exact) < KL_LIMIT["F16"]
 
 
 def step_outputs(engine: NativeEngine, tokens: list[int], flags: int) -> StepResult:
@@ -122,6 +163,20 @@ def test_what_does_not_fit_is_refused(tiny_model: MakeModel, synthetic_model: Ma
         NativeEngine(tiny_model("Q4_K_M"), cuda_config(n_pages=1, n_state_slots=1, device_index=99))
     with pytest.raises(NativeError, match="attention head width is 64, the CUDA backend needs 256; use the CPU"):
         NativeEngine(synthetic_model("micro", "Q8_0"), cuda_config(n_pages=1, n_state_slots=1))
+
+
+@pytest.mark.parametrize("type_name", ["Q4_K_M", "F16", "IQ4_XS"])
+def test_the_memory_plan_is_what_the_engine_takes(synthetic_model: MakeModel, type_name: str) -> None:
+    model, config = synthetic_model("tiny", type_name), cuda_config(n_pages=9, n_state_slots=3, max_spec=2)
+    plan = memory_plan(model, config)
+    with NativeEngine(model, config) as engine:
+        engine.step(make_batch(Part(tokens_of(model, 40), pages=range(1))))
+        info = engine.info()
+        left = memory_plan(model, config).free_bytes
+    assert plan.weight_bytes == info.weight_bytes and plan.page_bytes == engine.page_bytes
+    assert (plan.kv_bytes, plan.state_bytes) == (info.kv_bytes, info.state_bytes)
+    assert info.workspace_bytes <= plan.workspace_bytes
+    assert plan.free_bytes - left <= plan.needed_bytes, "as the driver counts"
 
 
 def test_loading_reports_progress_and_stops(tiny_model: MakeModel) -> None:
