@@ -114,6 +114,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         events: list[Event] = []
+        argmax = result.argmax.tolist()
         row = logit_row = 0
         for sequence, n_rows in self._plan:
             row += n_rows
@@ -121,7 +122,7 @@ class EngineCore:
             if not sequence.is_decoding:
                 continue
             if sequence.sampler.is_argmax:
-                self._take_token(sequence, int(result.argmax[row - 1]), None, events)
+                self._take_token(sequence, argmax[row - 1], None, events)
                 continue
             try:
                 token, probs = sequence.sampler.sample(result.logits[logit_row])

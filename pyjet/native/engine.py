@@ -106,7 +106,7 @@ class NativeEngine:
         return self._run(batch, STEP_MTP, hidden)
 
     def _run(self, batch: StepBatch, kind: int, hidden: Float32Array | None) -> StepResult:
-        c_in = step_input(batch, kind, hidden, self.n_embd)
+        c_in = batch.c_trunk if kind == STEP_TRUNK else step_input(batch, kind, hidden, self.n_embd)
         c_out, result = self._outputs.prepare(batch.row_flags)
         check_status(self._lib, self._lib.pj_step(self._open(), C.byref(c_in), C.byref(c_out)))
         result.step_us = c_out.step_us

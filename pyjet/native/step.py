@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,12 @@ SEQ_DTYPE = np.dtype(
 _INT32, _UINT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.float32)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class StepBatch:
-    """Rows of one step; field meanings and limits are those of pj_step_in and pj_seq."""
+    """Rows of one step; field meanings and limits are those of pj_step_in and pj_seq.
+
+    The arrays' contents may change between two steps, so that the same batch can carry the next one.
+    """
 
     tokens: Int32Array  # [R]
     positions: Int32Array  # [R] absolute
@@ -46,6 +50,11 @@ class StepBatch:
     row_flags: UInt32Array  # [R] ROW_*
     seqs: npt.NDArray[Any]  # [S] SEQ_DTYPE
     page_table: Int32Array  # [P] page ids
+
+    @cached_property
+    def c_trunk(self) -> structs.StepIn:
+        """pj_step_in of a trunk step, checked once. It holds addresses of the arrays, which live as long as it does."""
+        return step_input(self, STEP_TRUNK, None, 0)
 
 
 @dataclass
@@ -93,6 +102,7 @@ class OutputBuffers:
         self._logits: Float32Array = np.empty((n_logit_rows, n_vocab), np.float32)
         self._hidden: Float32Array = np.empty((0, n_embd), np.float32)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
+        self._argmax_address = self._argmax.ctypes.data
 
     def prepare(self, row_flags: UInt32Array) -> tuple[structs.StepOut, StepResult]:
         """The C structure and the views of it that the caller will read."""
@@ -107,7 +117,7 @@ class OutputBuffers:
         out = structs.StepOut(
             self._logits.ctypes.data if n_logits else None,
             self._hidden.ctypes.data if n_hidden else None,
-            self._argmax.ctypes.data,
+            self._argmax_address,
             n_logits,
             n_hidden,
             0.0,
