@@ -4,7 +4,7 @@ The engine runs in a process of its own, as under the server, and four clients r
 choosing tokens, planning, the arrays and, inside the native call, everything but the ops themselves: the launch and the
 copies. The ops' own time comes from a second run with profile=True.
 
-`--sleep MS` computes no model and sleeps instead: the Python part alone, on any machine.
+`--stub MS` keeps a core busy instead of computing a model: the Python part alone, on any machine.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def drain(engine: EngineClient, requests: list[GenerationRequest]) -> None:
         raise click.ClickException(failures[0])
 
 
-def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, sleep_ms: float) -> dict[str, Any]:
+def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stub_ms: float) -> dict[str, Any]:
     """The log of the steps in which all sequences decode; the first ones, which warm up, are left out."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.json"
-        with EngineProcess(settings, factory=logged(path, sleep_ms)) as engine:
+        with EngineProcess(settings, factory=logged(path, stub_ms)) as engine:
             if not engine.wait_ready(LOAD_SECONDS):
                 raise click.ClickException(f"the engine did not start: {engine.error or engine.state}")
             drain(engine, [greedy_request(n_prompt, n_tokens) for _ in range(n_seqs)])
@@ -66,19 +66,18 @@ def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, sle
 
 
 def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None) -> dict[str, Any]:
-    """Figures per step in microseconds, medians, and the share of the wall time in which no op ran."""
+    """Microseconds a step, medians, and the share of the wall time in which no op ran."""
     wall = np.diff(plain["begin"]) * 1e6
     python = wall - plain["step_us"][:-1]
-    device = float(np.median(profiled["device_us"])) if profiled else float(np.median(plain["step_us"]))
+    native = max(0.0, float(np.median(plain["step_us"]) - np.median(profiled["device_us"]))) if profiled else 0.0
     figures = {
         "host_step_us_4seq": round(float(np.median(wall)), 1),
         "host_python_us_4seq": round(float(np.median(python)), 1),
         "host_python_us_4seq_p99": round(float(np.percentile(python, 99)), 1),
-        "host_gap_fraction_4seq": round(max(0.0, 1 - device / float(np.mean(wall))), 4),
     }
     if profiled:
-        figures["host_native_us_4seq"] = round(float(np.median(plain["step_us"])) - device, 1)
-    return figures
+        figures["host_native_us_4seq"] = round(native, 1)
+    return {**figures, "host_gap_fraction_4seq": round(float((python.mean() + native) / wall.mean()), 4)}
 
 
 @click.command(help=__doc__)
@@ -89,17 +88,17 @@ def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None) -> dict[st
 @click.option("--prompt", default=200, show_default=True, help="Tokens of each prompt.")
 @click.option("--tokens", default=256, show_default=True, help="Tokens to decode.")
 @click.option("--context", default=132 * 1024, show_default=True, help="Tokens of the KV pool.")
-@click.option("--sleep", "sleep_ms", default=0.0, help="Sleep so many milliseconds instead of computing.")
+@click.option("--stub", "stub_ms", default=0.0, help="Milliseconds of a step that computes nothing.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
-def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens: int, context: int, sleep_ms: float,
+def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens: int, context: int, stub_ms: float,
          out: Path | None) -> None:  # fmt: skip
     sizes: dict[str, Any] = {
         "n_slots": sequences, "n_ctx_slot": context // sequences, "n_ctx_total": context, "device": device,
         "kv_type_k": kv, "kv_type_v": kv,
     }  # fmt: skip
     plain, profiled = (
-        run(EngineSettings(str(model), **sizes, profile=profile), sequences, prompt, tokens, sleep_ms)
-        if not (profile and sleep_ms > 0)
+        run(EngineSettings(str(model), **sizes, profile=profile), sequences, prompt, tokens, stub_ms)
+        if not (profile and stub_ms > 0)
         else None
         for profile in (False, True)
     )
