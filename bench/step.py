@@ -5,7 +5,7 @@ file of random weights with `bench.make_synthetic_gguf`. Nothing is timed at a p
 in company have been compared bit by bit there; the verdict is part of the figures (`is_correct`).
 
 Figures go into a flat JSON file: `ms_ROWS_rows_at_POSITION`, the ratios that `bench.bounds` checks, and, as the one
-nested entry, `ops_ms`: the milliseconds of each kind of op.
+nested entry, `ops`: the time of each kind of op, which `bench.op_table` shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 from bench import gpu, record
 from bench.step_rows import PAGE_TOKENS, Rows, decode_rows, fill, median_ms, pages_for, prefill_tok_s, reset_states
 from bench.step_verdict import KL_LIMIT, is_batch_invariant, kl_between
-from bench.step_work import decode_weight_bytes
+from bench.step_work import by_op, decode_weight_bytes
 from pyjet.assets import default_model_path
 from pyjet.model.reader import Model, load_model
 from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
@@ -32,6 +32,7 @@ ROWS = {1: (1, 1), 4: (4, 1), 12: (4, 3), 24: (8, 3)}  # rows of a step: sequenc
 SHORT, LONG = 200, 23_000
 LLAMA_CPP_PREFILL = 2_500.0  # tokens a second, its best on the H200 with the same file (-ub 2048)
 VRAM_TOKENS, VRAM_SLOTS = 132 * 1024, 4
+OP_STEPS = 4  # of which each op's mean time is taken
 MOST_SPECULATIVE = 2  # rows of a sequence, as with a draft of two tokens
 
 
@@ -142,24 +143,29 @@ def ratios(model: Model, figures: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def op_times(bench: Bench, positions: tuple[int, ...]) -> dict[str, dict[str, float]]:
-    """Milliseconds by kind of op for each kind of step."""
+def op_times(bench: Bench, positions: tuple[int, ...]) -> dict[str, Any]:
+    """What each kind of step spends on each kind of op, beside the op's least work (bench.step_work)."""
+    cases = {
+        f"{rows}_rows_at_{position}": decode_rows(n_seqs, each, position)
+        for position in positions
+        for rows, (n_seqs, each) in ROWS.items()
+    }
+    cases["chunk"] = [bench.prompt_beside([])]
     with bench.open(positions, 0, profile=True) as engine:
-        cases = {
-            f"{rows}_rows_at_{position}": decode_rows(n_seqs, each, position)
-            for position in positions
-            for rows, (n_seqs, each) in ROWS.items()
-        }
-        cases["chunk"] = [bench.prompt_beside([])]
-        return {name: ops_of(engine, parts) for name, parts in cases.items()}
+        return {name: ops_of(bench, engine, parts) for name, parts in cases.items()}
 
 
-def ops_of(engine: NativeEngine, parts: list[Rows]) -> dict[str, float]:
+def ops_of(bench: Bench, engine: NativeEngine, parts: list[Rows]) -> dict[str, dict[str, float]]:
+    """op -> ms and, where known, gb to move and gmac, 10^9 multiply-adds"""
     median_ms(engine, parts, 1)
     before = {op.name: op.total_us for op in engine.op_times()}
-    median_ms(engine, parts, 1)  # two steps
-    spent = {op.name: (op.total_us - before[op.name]) / 2e3 for op in engine.op_times()}
-    return {name: round(ms, 4) for name, ms in spent.items() if ms > 0}
+    median_ms(engine, parts, OP_STEPS - 1)
+    spent = {op.name: (op.total_us - before[op.name]) / 1e3 / OP_STEPS for op in engine.op_times()}
+    found = {name: {"ms": round(ms, 4)} for name, ms in spent.items() if ms > 0}
+    for name, work in by_op(bench.model, parts, bench.kv).items():
+        if name in found:
+            found[name] |= {"gb": round(work.n_bytes / 1e9, 4), "gmac": round(work.macs / 1e9, 3)}
+    return found
 
 
 def positions_that_fit(bench: Bench, positions: tuple[int, ...], prompt: int) -> tuple[tuple[int, ...], NativeEngine]:
@@ -236,7 +242,7 @@ def main(model: Path, device: str, kv: str, positions: tuple[int, ...], prompt: 
             say(name)
     figures |= ratios(loaded, figures)
     if ops:
-        figures["ops_ms"] = op_times(bench, positions)
+        figures["ops"] = op_times(bench, positions)
         say("ops")
     if out:
         who = record.identity(f"{loaded.n_params / 1e9:.1f}B, {loaded.ftype_name}", device_name)
