@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_DTYPE, SEQ_RESET, StepBatch
 
@@ -30,6 +31,13 @@ class DecodeStep:
         self.batch.tokens[:] = [sequence.generated[-1] for sequence in self.sequences]
         self.batch.positions[:] = [sequence.n_computed for sequence in self.sequences]
         return self.batch
+
+
+def wanted(sampler: Sampler) -> int:
+    """Flags of a row from which a token is chosen."""
+    if sampler.is_argmax:
+        return ROW_ARGMAX
+    return ROW_LOGITS if sampler.lowered is None else ROW_LOGITS | ROW_ARGMAX
 
 
 class BatchBuilder:
@@ -93,4 +101,4 @@ class BatchBuilder:
             self._row_flags[row:end] = 0
             if first + n_rows < sequence.n_to_read:
                 return
-        self._row_flags[end - 1] = ROW_ARGMAX if sequence.sampler.is_argmax else ROW_LOGITS
+        self._row_flags[end - 1] = wanted(sequence.sampler)

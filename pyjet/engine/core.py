@@ -23,10 +23,10 @@ from pyjet.engine.request import (
     TokenEvent,
     TokenProbs,
 )
-from pyjet.engine.sampling import SamplingError
+from pyjet.engine.sampling import Sampler, SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
-from pyjet.native.step import StepBatch, StepResult
+from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
 class Stepper(Protocol):
@@ -35,6 +35,13 @@ class Stepper(Protocol):
     def step(self, batch: StepBatch) -> StepResult: ...
 
     def close(self) -> None: ...
+
+
+def choose(sampler: Sampler, best: int, logits: Float32Array) -> tuple[int, TokenProbs | None]:
+    """The next token of a row with logits; ``best`` is their first maximum where the sampler can use it."""
+    if sampler.lowered is not None and best not in sampler.lowered:
+        return best, None
+    return sampler.sample(logits)
 
 
 class EngineCore:
@@ -125,7 +132,7 @@ class EngineCore:
                 self._take_token(sequence, argmax[row - 1], None, t_step, events)
                 continue
             try:
-                token, probs = sequence.sampler.sample(result.logits[logit_row])
+                token, probs = choose(sequence.sampler, argmax[row - 1], result.logits[logit_row])
             except SamplingError as error:
                 self._end(sequence, "cancelled")
                 events.append(FailedEvent(sequence.request.id, str(error), "server"))
