@@ -16,6 +16,7 @@ DEVICES: tuple[str, ...] = ("cpu", "cuda")
 ISAS: tuple[str, ...] = ("auto", "portable", "avx2", "avx512_vnni")
 KV_TYPES: tuple[str, ...] = ("f16", "q8_0")
 ERR_ARGUMENT = 1
+ERR_MEMORY = 3
 ERR_DEVICE = 4
 
 

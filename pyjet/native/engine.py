@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes as C
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pyjet.native import structs
-from pyjet.native.config import DEVICES, ERR_ARGUMENT, ISAS, EngineConfig
+from pyjet.native.config import DEVICES, ERR_ARGUMENT, ISAS, EngineConfig, number_of
+from pyjet.native.host_memory import host_rows
 from pyjet.native.library import NativeError, check_status, load_library
 from pyjet.native.step import (
     STEP_MTP,
@@ -71,7 +73,8 @@ class NativeEngine:
         self.n_vocab = model.hyperparams.n_vocab
         self.n_embd = model.hyperparams.n_embd
         self._create(config, progress)
-        self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs)
+        allocate = partial(host_rows, self._lib, number_of("device", config.device, DEVICES))
+        self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs, allocate)
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ STEP_TRUNK, STEP_MTP = 0, 1
 Int32Array = npt.NDArray[np.int32]
 UInt32Array = npt.NDArray[np.uint32]
 Float32Array = npt.NDArray[np.float32]
+AllocateRows = Callable[[int, int], Float32Array]  # rows, width
 
 # pj_seq as a numpy record; every field is 4 bytes.
 SEQ_DTYPE = np.dtype(
@@ -98,9 +100,10 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
 class OutputBuffers:
     """Room for one step's results, kept between steps because fresh megabytes cost page faults each time."""
 
-    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int) -> None:
-        self._logits: Float32Array = np.empty((n_logit_rows, n_vocab), np.float32)
-        self._hidden: Float32Array = np.empty((0, n_embd), np.float32)
+    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int, allocate: AllocateRows) -> None:
+        self._allocate = allocate
+        self._logits = allocate(n_logit_rows, n_vocab)
+        self._hidden = allocate(1, n_embd)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
         self._argmax_address = self._argmax.ctypes.data
 
@@ -109,8 +112,8 @@ class OutputBuffers:
         n_logits = int(np.count_nonzero(row_flags & ROW_LOGITS))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
         n_rows = row_flags.shape[0]
-        self._logits = _at_least(self._logits, n_logits)
-        self._hidden = _at_least(self._hidden, n_hidden)
+        self._logits = self._at_least(self._logits, n_logits)
+        self._hidden = self._at_least(self._hidden, n_hidden)
         if n_rows > self._argmax.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
         result = StepResult(self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], 0.0)
@@ -124,6 +127,5 @@ class OutputBuffers:
         )
         return out, result
 
-
-def _at_least(buffer: Float32Array, n_rows: int) -> Float32Array:
-    return buffer if n_rows <= buffer.shape[0] else np.empty((n_rows, buffer.shape[1]), np.float32)
+    def _at_least(self, buffer: Float32Array, n_rows: int) -> Float32Array:
+        return buffer if n_rows <= buffer.shape[0] else self._allocate(n_rows, buffer.shape[1])
