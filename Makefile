@@ -6,11 +6,12 @@
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
 #   make kl       KL divergence of the CPU backend to llama.cpp
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
+#   make gpu-check  on a GPU machine: tests, compute-sanitizer, benchmarks  SECTIONS="tests step"
 #   make clean    remove .venv, build and .cache
 #
 # CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
 # architectures to compile for (default: those of the GPUs that are there).
-# eval, kl and bench print a short table last and fail when a recorded bound is missed.
+# eval, kl, bench and gpu-check print a short table last and fail when a recorded bound is missed.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -21,6 +22,7 @@ URL    ?=
 ARGS   ?=
 CUDA   ?=
 ARCHS  ?=
+SECTIONS ?=
 
 PY      := $(VENV)/bin/python
 BUILD   := build/release
@@ -49,7 +51,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval kl bench clean FORCE
+.PHONY: serve test native-test lint eval kl bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -77,6 +79,11 @@ kl: $(VENV)/.package $(VENV)/.test
 
 bench: $(VENV)/.package $(VENV)/.test
 	$(VENV)/bin/pyjet bench --compare-llama --min-ratio 0.7 --out bench/results/bench-cpu.json $(OPTIONS) $(ARGS)
+
+# Its library is built apart, with the tests of the CUDA backend.
+gpu-check: $(VENV)/.package $(VENV)/.test
+	PYTHON=$(PY) CMAKE=$(VENV)/bin/cmake PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(if $(MODEL),MODEL=$(MODEL)) \
+	    $(if $(DEVICE),DEVICE=$(DEVICE)) bench/gpu_check.sh $(SECTIONS)
 
 clean:
 	rm -rf $(VENV) build .cache

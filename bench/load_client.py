@@ -103,12 +103,14 @@ class Server:
             raise ValueError(f"/tokenize: HTTP {r.status}")
         return json.loads(body)["tokens"]
 
-    def generate(self, prompt, n_out: int, stop: threading.Event | None = None, live: list | None = None) -> Reply:
+    def generate(
+        self, prompt, n_out: int, stop: threading.Event | None = None, live: list | None = None, ignore_eos: bool = True
+    ) -> Reply:
         """Stream one request.  `prompt`: ids (llama), text (completions) or messages (chat).
 
         `live`, if given, receives the Reply at once, for a caller that watches it grow;
         setting `stop` ends the request early."""
-        body: dict = {"temperature": 0, "stream": True, "ignore_eos": True}
+        body: dict = {"temperature": 0, "stream": True, "ignore_eos": ignore_eos}
         if self.api == "llama":
             path = "/completion"
             body |= {"prompt": prompt, "n_predict": n_out, "cache_prompt": True, "return_tokens": True}

@@ -2,7 +2,8 @@
 
 Each figure is the best of several runs of one y = x W^T with the weights packed beforehand, the
 quantisation of x included. GMAC/s counts multiply-adds; GB/s is the weight bytes of the file per
-second, the figure to compare with the memory's speed when few rows are multiplied.
+second, the figure to compare with the memory's speed when few rows are multiplied. These are the CPU's
+kernels; the ops of a step on a GPU, which run inside of one kernel, are in `bench.op_table`.
 """
 
 from __future__ import annotations

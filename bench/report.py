@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from bench import bounds
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -78,23 +80,27 @@ def eval_table(record: dict[str, Any]) -> str:
 
 
 def step_table(record: dict[str, Any]) -> str:
-    """Milliseconds of a step by rows and position."""
-    rows = [
-        [
-            f"{r['what']}, {r['rows']} row{'s' * (r['rows'] > 1)} of {r['sequences']}",
-            f"{r['position']:,}",
-            f"{r['ms']:.1f}",
-            f"{r['rows_s']:,.0f}",
-        ]
-        for r in record["results"]
-    ]
-    verdict = "rows alone and together have equal bits" if record["batch_invariant"] else "ROWS DIFFER"
-    note = (
-        f"{record['device']}; {record['model']}, random weights, {record['kv']} KV pool of {record['pool_tokens']:,} "
-        f"tokens and {record['slots']} slots: {record['memory_gb']} GB of device memory; {verdict}; "
-        f"commit {record['commit']}; {record['date']}."
-    )
-    return markdown(["step", "position", "ms", "rows a second"], rows, note)
+    """Milliseconds of a step by rows and position; empty where nothing was measured."""
+    found = [match.groups() for key in record if (match := re.fullmatch(r"ms_(\d+)_rows_at_(\d+)", key))]
+    positions, counts = (sorted({int(pair[i]) for pair in found}) for i in (1, 0))
+
+    def cell(rows: int, position: int) -> str:
+        ms = record.get(f"ms_{rows}_rows_at_{position}")
+        return "" if ms is None else f"{ms:.2f}"
+
+    rows = [[f"{n} row{'s' * (n > 1)}", *(cell(n, position) for position in positions)] for n in counts]
+    note = f"{record['model']}, random weights, {record['kv']} KV; {_run(record)}"
+    return markdown(["ms a step", *(f"at {position:,}" for position in positions)], rows, note)
+
+
+def bounds_table(record: dict[str, Any]) -> str:
+    """The recorded bounds, those that were measured."""
+    rows = [[b.text, value, b.wanted, verdict] for b, value, verdict in bounds.lines(record) if value]
+    return markdown(["figure", "measured", "bound", ""], rows, _run(record))
+
+
+def _run(record: dict[str, Any]) -> str:
+    return f"{record['device']}; commit {record['commit']}; {record['date']}."
 
 
 # table name -> (results file, renderer)
@@ -103,6 +109,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "bench-cpu": ("bench-cpu.json", bench_table),
     "eval-chats": ("eval-chats.json", eval_table),
     "step-h200": ("nvidia-h200/step.json", step_table),
+    "bounds-h200": ("nvidia-h200/step.json", bounds_table),
 }
 
 

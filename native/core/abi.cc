@@ -1,6 +1,7 @@
 // The C boundary: checks arguments, calls the backend, turns exceptions into codes.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -15,6 +16,7 @@
 #include "cpu/plan.h"
 #ifdef PJ_HAVE_CUDA
 #include "cuda/engine.h"
+#include "cuda/memory.h"
 #endif
 
 struct pj_engine {
@@ -230,6 +232,30 @@ int32_t pj_pages_write(pj_engine *engine, const int32_t *pages, int32_t n, const
         if (n) not_null(host, "host");
         b.pages_write(pages, n, host);
     });
+}
+
+void *pj_host_alloc(int32_t device, uint64_t n_bytes) {
+    void *memory = nullptr;
+    guarded([&] {
+        if (device == PJ_DEVICE_CUDA) {
+#ifdef PJ_HAVE_CUDA
+            memory = pj::cuda::allocate(pj::cuda::MemoryKind::kPinned, n_bytes, "results of a step");
+#else
+            fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+#endif
+        } else {
+            memory = std::malloc(n_bytes);
+            if (!memory) throw std::bad_alloc();
+        }
+    });
+    return memory;
+}
+
+void pj_host_free(int32_t device, void *memory) {
+#ifdef PJ_HAVE_CUDA
+    if (device == PJ_DEVICE_CUDA) return pj::cuda::release(pj::cuda::MemoryKind::kPinned, memory);
+#endif
+    if (device != PJ_DEVICE_CUDA) std::free(memory);
 }
 
 int32_t pj_abi_version(void) { return PJ_ABI_VERSION; }

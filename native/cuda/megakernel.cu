@@ -27,6 +27,15 @@ struct Walk {
     uint32_t stage = 0;  // grid stages passed
 };
 
+// What an op waits for: the stages before it.
+struct StageWait {
+    const uint32_t *counter;
+    uint32_t start, stage;
+
+    __device__ __forceinline__ void operator()() const { enter_stage(counter, start, stage); }
+    __device__ __forceinline__ void alone() const { wait_stage(counter, start, stage); }
+};
+
 __device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memory) {
     Shared out;
     out.weights.memory = memory;
@@ -59,12 +68,13 @@ __device__ __forceinline__ void init_rings(const Shared &shared, int act_slots, 
     }
 }
 
-// Matrices side by side. Their activations are waited for by the loader, so only a matrix without tiles
-// waits here.
+// Matrices side by side. Activations come when their stage is complete, so a CTA that multiplied any
+// needs no wait of its own. One without units here must not go on to count for the next stage before.
 template <class Wait>
 __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Shared &shared, RingUses &uses,
                                         const Wait &wait) {
     const SlotRing acts = s.wide ? shared.acts : shared.acts.of(threadIdx.x / 64);
+    const uint32_t acts_before = uses.acts;
     bool waited = false;
     for (int i = 0; i < op.n_gemms; ++i) {
         const Gemm &gemm = op.gemm[i];
@@ -87,6 +97,8 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const S
                 gemm_generic(s, gemm, gemm_rows(s, gemm.all_rows));
         }
     }
+    // The thread that counts belongs to the first group, which has a unit when any has.
+    if (threadIdx.x == 0 && !waited && uses.acts == acts_before) wait.alone();
 }
 
 template <class Wait>
@@ -148,7 +160,7 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared,
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
-        run_op(s, op, shared, walk.uses, [&] { enter_stage(s.buf.barrier, s.barrier_start, walk.stage); });
+        run_op(s, op, shared, walk.uses, StageWait{s.buf.barrier, s.barrier_start, walk.stage});
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++walk.stage;

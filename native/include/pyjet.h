@@ -220,6 +220,11 @@ PJ_API int32_t pj_pages_copy(pj_engine *engine, const int32_t *from, const int32
 PJ_API int32_t pj_pages_read(pj_engine *engine, const int32_t *pages, int32_t n, void *host, uint64_t n_bytes);
 PJ_API int32_t pj_pages_write(pj_engine *engine, const int32_t *pages, int32_t n, const void *host, uint64_t n_bytes);
 
+/* Host memory that results of pj_step are copied to fastest: pinned for CUDA, ordinary for the CPU.
+ * NULL, with the reason in pj_last_error(), when there is none. It may outlive every engine. */
+PJ_API void *pj_host_alloc(int32_t device, uint64_t n_bytes);
+PJ_API void pj_host_free(int32_t device, void *memory); /* NULL is allowed */
+
 /* ----------------------------------------------------------------------------------- info -- */
 
 typedef struct pj_info {

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Rows
+from dataclasses import dataclass
 
 import numpy as np
 
+from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_DTYPE, SEQ_RESET, StepBatch
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """A batch of decode rows only. It carries the next step too while the same sequences run on the same pages."""
+
+    sequences: list[Sequence]
+    n_covered: list[int]  # positions below this are in the batch's page table
+    batch: StepBatch
+
+    def fits(self, plan: Rows[tuple[Sequence, int]]) -> bool:
+        return len(plan) == len(self.sequences) and all(
+            sequence is before and sequence.is_decoding and sequence.n_computed < n
+            for (sequence, _), before, n in zip(plan, self.sequences, self.n_covered)
+        )
+
+    def advance(self) -> StepBatch:
+        """The rows that come next."""
+        self.batch.tokens[:] = [sequence.generated[-1] for sequence in self.sequences]
+        self.batch.positions[:] = [sequence.n_computed for sequence in self.sequences]
+        return self.batch
+
+
+def wanted(sampler: Sampler) -> int:
+    """Flags of a row from which a token is chosen."""
+    if sampler.is_argmax:
+        return ROW_ARGMAX
+    return ROW_LOGITS if sampler.lowered is None else ROW_LOGITS | ROW_ARGMAX
 
 
 class BatchBuilder:
@@ -21,9 +51,20 @@ class BatchBuilder:
         self._row_flags = np.zeros(max_rows, np.uint32)
         self._seqs = np.zeros(max_seqs, SEQ_DTYPE)
         self._counting = np.arange(max_rows, dtype=np.int32)
+        self._decode: DecodeStep | None = None
 
     def build(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
         """The batch of a plan. Sequences own the pages that their rows need."""
+        if self._decode is not None and self._decode.fits(plan):
+            return self._decode.advance()
+        batch = self._write(plan)
+        self._decode = None
+        if all(sequence.is_decoding for sequence, _ in plan):
+            n_covered = (batch.seqs["n_pages"] * self._page_tokens).tolist()
+            self._decode = DecodeStep([sequence for sequence, _ in plan], n_covered, batch)
+        return batch
+
+    def _write(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
         row = 0
         n_pages = 0
         tables = []
@@ -60,4 +101,4 @@ class BatchBuilder:
             self._row_flags[row:end] = 0
             if first + n_rows < sequence.n_to_read:
                 return
-        self._row_flags[end - 1] = ROW_ARGMAX if sequence.sampler.is_argmax else ROW_LOGITS
+        self._row_flags[end - 1] = wanted(sequence.sampler)

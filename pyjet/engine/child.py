@@ -7,11 +7,13 @@ import signal
 import threading
 import time
 from multiprocessing.connection import Connection
+from typing import NoReturn
 
 from pyjet.engine.build import EngineFactory
 from pyjet.engine.core import EngineCore
 from pyjet.engine.loop import EngineLoop, Stop
-from pyjet.engine.messages import Died, Events, FromEngine, Loading, Query, Ready, Reply, ToEngine
+from pyjet.engine.messages import Died, Events, Loading, Query, Ready, Reply, ToEngine
+from pyjet.engine.outbox import Outbox
 from pyjet.engine.request import Event, FailedEvent, FinishedEvent
 from pyjet.engine.settings import EngineSettings
 
@@ -33,7 +35,7 @@ class EngineChild:
         self._pipe = pipe
         self._settings = settings
         self._factory = factory
-        self._send_lock = threading.Lock()
+        self._outbox = Outbox(pipe, self._parent_is_gone)
         self._loop: EngineLoop | None = None
         self._stopping = False
         self._last_progress = 0.0
@@ -49,6 +51,7 @@ class EngineChild:
         if self._loop is not None:
             self._loop.post(Stop())
             self._thread.join(STOP_TIMEOUT)
+        self._outbox.close(STOP_TIMEOUT)
         # A step that hangs in a driver, or a half-loaded model, must not keep the process alive.
         os._exit(0)
 
@@ -63,38 +66,38 @@ class EngineChild:
     def _answer(self, query: Query) -> None:
         if self._loop is not None:
             if query.what == "counters":
-                self._send(Reply(query.number, self._loop.counters()))
+                self._outbox.send(Reply(query.number, self._loop.counters()))
             else:
-                self._send(Reply(query.number, self._loop.slots(with_tokens=query.what == "slots_with_tokens")))
+                slots = self._loop.slots(with_tokens=query.what == "slots_with_tokens")
+                self._outbox.send(Reply(query.number, slots))
 
     def _compute(self) -> None:
         try:
             stepper, limits = self._factory(self._settings, self._report)
         except BaseException as error:
-            self._send(Died(str(error) or type(error).__name__, while_loading=True))
-            os._exit(1)
+            self._die(Died(str(error) or type(error).__name__, while_loading=True))
         self._loop = EngineLoop(EngineCore(limits), stepper, self._send_events)
-        self._send(Ready(limits))
+        self._outbox.send(Ready(limits))
         self._loop.run()
         if self._loop.error is not None:
-            self._send(Died(self._loop.error, while_loading=False))
-            os._exit(1)
+            self._die(Died(self._loop.error, while_loading=False))
 
     def _report(self, stage: str, done: int, total: int) -> bool:
         now = time.monotonic()
         if done >= total or now - self._last_progress >= PROGRESS_INTERVAL:
             self._last_progress = now
-            self._send(Loading(stage, done, total))
+            self._outbox.send(Loading(stage, done, total))
         return not self._stopping
 
     def _send_events(self, events: list[Event]) -> None:
         assert self._loop is not None
         ended = any(isinstance(event, (FinishedEvent, FailedEvent)) for event in events)
-        self._send(Events(events, self._loop.counters() if ended else None))
+        self._outbox.send(Events(events, self._loop.counters() if ended else None))
 
-    def _send(self, message: FromEngine) -> None:
-        try:
-            with self._send_lock:
-                self._pipe.send(message)
-        except (OSError, ValueError):  # nobody listens any more; the reader thread notices it too
-            self._stopping = True
+    def _die(self, last_words: Died) -> NoReturn:
+        self._outbox.send(last_words)
+        self._outbox.close(STOP_TIMEOUT)
+        os._exit(1)
+
+    def _parent_is_gone(self) -> None:  # the thread that reads the pipe notices it too
+        self._stopping = True

@@ -23,10 +23,10 @@ from pyjet.engine.request import (
     TokenEvent,
     TokenProbs,
 )
-from pyjet.engine.sampling import SamplingError
+from pyjet.engine.sampling import Sampler, SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
-from pyjet.native.step import StepBatch, StepResult
+from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
 class Stepper(Protocol):
@@ -35,6 +35,13 @@ class Stepper(Protocol):
     def step(self, batch: StepBatch) -> StepResult: ...
 
     def close(self) -> None: ...
+
+
+def choose(sampler: Sampler, best: int, logits: Float32Array) -> tuple[int, TokenProbs | None]:
+    """The next token of a row with logits; ``best`` is their first maximum where the sampler can use it."""
+    if sampler.lowered is not None and best not in sampler.lowered:
+        return best, None
+    return sampler.sample(logits)
 
 
 class EngineCore:
@@ -114,6 +121,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         events: list[Event] = []
+        argmax = result.argmax.tolist()
         row = logit_row = 0
         for sequence, n_rows in self._plan:
             row += n_rows
@@ -121,15 +129,15 @@ class EngineCore:
             if not sequence.is_decoding:
                 continue
             if sequence.sampler.is_argmax:
-                self._take_token(sequence, int(result.argmax[row - 1]), None, events)
+                self._take_token(sequence, argmax[row - 1], None, t_step, events)
                 continue
             try:
-                token, probs = sequence.sampler.sample(result.logits[logit_row])
+                token, probs = choose(sequence.sampler, argmax[row - 1], result.logits[logit_row])
             except SamplingError as error:
                 self._end(sequence, "cancelled")
                 events.append(FailedEvent(sequence.request.id, str(error), "server"))
             else:
-                self._take_token(sequence, token, probs, events)
+                self._take_token(sequence, token, probs, self._clock(), events)
             logit_row += 1
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
@@ -139,15 +147,16 @@ class EngineCore:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
-        self._counters.n_tokens_max = max(self._counters.n_tokens_max, sequence.n_computed)
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
                 events.append(self._progress(sequence))
 
-    def _take_token(self, sequence: Sequence, token: int, probs: TokenProbs | None, events: list[Event]) -> None:
+    def _take_token(
+        self, sequence: Sequence, token: int, probs: TokenProbs | None, time: float, events: list[Event]
+    ) -> None:
         sequence.generated.append(token)
-        sequence.token_times.append(self._clock())
+        sequence.token_times.append(time)
         sequence.sampler.accept(token)
         events.append(TokenEvent(sequence.request.id, token, probs, sequence.timings()))
         if reason := self._reason_to_stop(sequence, token):
@@ -165,12 +174,15 @@ class EngineCore:
             return "context"
         if sequence.max_tokens is not None and len(sequence.generated) >= sequence.max_tokens:
             return "limit"
+        if request.time_limit_ms <= 0:
+            return None
         elapsed_ms = (sequence.token_times[-1] - sequence.token_times[0]) * 1e3
-        return "limit" if 0 < request.time_limit_ms < elapsed_ms else None
+        return "limit" if elapsed_ms > request.time_limit_ms else None
 
     def _end(self, sequence: Sequence, reason: FinishReason, keep_tokens: int | None = None) -> FinishedEvent:
         timings = sequence.timings(keep_tokens)
         self._count(timings)
+        self._counters.n_tokens_max = max(self._counters.n_tokens_max, sequence.n_reached)
         self._admission.release(sequence)
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
         n_context = sequence.n_reached - dropped
@@ -203,8 +215,11 @@ class EngineCore:
 
     def counters(self) -> Counters:
         """A copy with the current gauges."""
+        started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
+        reached = [sequence.n_reached for sequence in started if sequence is not None]
         return replace(
             self._counters,
+            n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
             preemptions=self._admission.n_preemptions,
             requests_processing=len(self._running),
             requests_deferred=len(self._admission.waiting),

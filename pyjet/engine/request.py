@@ -1,9 +1,12 @@
-"""What a client of the engine asks for and the events it gets back. Plain data, picklable, token ids only."""
+"""What a client of the engine asks for and the events it gets back. Plain data, picklable, token ids only.
+
+What comes with every token is a NamedTuple, made and pickled several times faster than a frozen dataclass.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
@@ -53,8 +56,7 @@ class GenerationRequest:
     cache_prompt: bool = True
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(NamedTuple):
     """Times of one request, in llama-server's sense.
 
     The prompt phase lasts until the first token is chosen, so ``predicted_ms`` covers ``predicted_n - 1`` steps
@@ -102,14 +104,13 @@ class ProgressEvent:
     time_ms: float
 
 
-@dataclass(frozen=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """One generated token. ``timings`` are those of the answer up to this token."""
 
     id: str
     token: int
     probs: TokenProbs | None = None
-    timings: Timings = field(default_factory=Timings)
+    timings: Timings = Timings()
 
 
 @dataclass(frozen=True)

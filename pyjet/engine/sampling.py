@@ -36,7 +36,12 @@ class Sampler:
         if self._penalises():
             self._counts = np.zeros(n_vocab, np.int32)
         self._history: list[int] = []
-        self.is_argmax = self._is_argmax()
+        is_greedy = self._is_greedy()
+        # The answer is always the raw logits' first maximum, so that no logits need to be read.
+        self.is_argmax = is_greedy and not len(self._bias_ids)
+        # Biases that only lower logits change nothing while the raw maximum is at another token.
+        only_lowers = is_greedy and not self.is_argmax and bool((self._bias_values <= 0).all())
+        self.lowered = frozenset(self._bias_ids.tolist()) if only_lowers else None
 
     def accept(self, token: int) -> None:
         """A token became part of the sequence; the prompt's tokens count too."""
@@ -99,10 +104,10 @@ class Sampler:
         changes = p.repeat_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
         return "penalties" in p.samplers and p.repeat_last_n != 0 and changes
 
-    def _is_argmax(self) -> bool:
-        """Whether the answer is always the raw logits' first maximum, so that no logits need to be read."""
+    def _is_greedy(self) -> bool:
+        """Whether the answer is always the first maximum of the biased logits, and nothing else is asked for."""
         p = self.params
-        if self.n_probs or len(self._bias_ids) or self._counts is not None:
+        if self.n_probs or self._counts is not None:
             return False
         if "typ_p" in p.samplers and p.typical_p < 1.0:  # may drop the most likely token
             return False

@@ -17,11 +17,11 @@ class Sequence:
     """State of a request since its start. ``n_computed`` rows are in the context; the next row is at that position.
 
     A sequence reads (``to_read``: its prompt, after a preemption also what it had generated) and then decodes, one
-    token a step. ``n_reached`` is the most rows it ever had in the context.
+    token a step. ``n_reached`` is the most rows it ever had in the context, ``longest`` the most it can get.
     """
 
     def __init__(
-        self, request: GenerationRequest, id_task: int, t_queued: float, pool: PagePool, max_tokens: int, n_vocab: int
+        self, request: GenerationRequest, id_task: int, t_queued: float, pool: PagePool, longest: int, n_vocab: int
     ) -> None:
         self.request = request
         self.id_task = id_task
@@ -30,10 +30,12 @@ class Sequence:
         self.slot = -1
         self.lease = PageLease(pool)
         self._page_tokens = pool.page_tokens
-        self.page_table = np.zeros(pool.pages_for(max_tokens), np.int32)
+        self.page_table = np.zeros(pool.pages_for(longest), np.int32)
         self.n_table = 0
         self.n_covered = 0  # positions below this have a page
         self.n_prompt = len(request.prompt)
+        # Tokens to generate at most; llama-server answers at least one. None: no limit of the request's own.
+        self.max_tokens = None if request.max_tokens < 0 else max(1, request.max_tokens)
         self.to_read = np.array(request.prompt, np.int32)
         self.n_to_read = self.n_prompt
         self.sampler = Sampler(
@@ -60,11 +62,6 @@ class Sequence:
     def n_tokens(self) -> int:
         """Prompt and answer; the newest token of an answer is not computed yet."""
         return self.n_prompt + len(self.generated)
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Tokens to generate at most; llama-server answers at least one. None: no limit of the request's own."""
-        return None if self.request.max_tokens < 0 else max(1, self.request.max_tokens)
 
     def grow(self, n_pages: int) -> bool:
         """Own ``n_pages`` pages and list them in ``page_table``. False, and nothing changes, when they are not free."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes as C
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pyjet.native import structs
-from pyjet.native.config import DEVICES, ERR_ARGUMENT, ISAS, EngineConfig
+from pyjet.native.config import DEVICES, ERR_ARGUMENT, ISAS, EngineConfig, number_of
+from pyjet.native.host_memory import host_rows
 from pyjet.native.library import NativeError, check_status, load_library
 from pyjet.native.step import (
     STEP_MTP,
@@ -71,7 +73,8 @@ class NativeEngine:
         self.n_vocab = model.hyperparams.n_vocab
         self.n_embd = model.hyperparams.n_embd
         self._create(config, progress)
-        self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs)
+        allocate = partial(host_rows, self._lib, number_of("device", config.device, DEVICES))
+        self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs, allocate)
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
 
@@ -106,7 +109,7 @@ class NativeEngine:
         return self._run(batch, STEP_MTP, hidden)
 
     def _run(self, batch: StepBatch, kind: int, hidden: Float32Array | None) -> StepResult:
-        c_in = step_input(batch, kind, hidden, self.n_embd)
+        c_in = batch.c_trunk if kind == STEP_TRUNK else step_input(batch, kind, hidden, self.n_embd)
         c_out, result = self._outputs.prepare(batch.row_flags)
         check_status(self._lib, self._lib.pj_step(self._open(), C.byref(c_in), C.byref(c_out)))
         result.step_us = c_out.step_us

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ STEP_TRUNK, STEP_MTP = 0, 1
 Int32Array = npt.NDArray[np.int32]
 UInt32Array = npt.NDArray[np.uint32]
 Float32Array = npt.NDArray[np.float32]
+AllocateRows = Callable[[int, int], Float32Array]  # rows, width
 
 # pj_seq as a numpy record; every field is 4 bytes.
 SEQ_DTYPE = np.dtype(
@@ -36,9 +39,12 @@ SEQ_DTYPE = np.dtype(
 _INT32, _UINT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.float32)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class StepBatch:
-    """Rows of one step; field meanings and limits are those of pj_step_in and pj_seq."""
+    """Rows of one step; field meanings and limits are those of pj_step_in and pj_seq.
+
+    The arrays' contents may change between two steps, so that the same batch can carry the next one.
+    """
 
     tokens: Int32Array  # [R]
     positions: Int32Array  # [R] absolute
@@ -46,6 +52,11 @@ class StepBatch:
     row_flags: UInt32Array  # [R] ROW_*
     seqs: npt.NDArray[Any]  # [S] SEQ_DTYPE
     page_table: Int32Array  # [P] page ids
+
+    @cached_property
+    def c_trunk(self) -> structs.StepIn:
+        """pj_step_in of a trunk step, checked once. It holds addresses of the arrays, which live as long as it does."""
+        return step_input(self, STEP_TRUNK, None, 0)
 
 
 @dataclass
@@ -89,31 +100,32 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
 class OutputBuffers:
     """Room for one step's results, kept between steps because fresh megabytes cost page faults each time."""
 
-    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int) -> None:
-        self._logits: Float32Array = np.empty((n_logit_rows, n_vocab), np.float32)
-        self._hidden: Float32Array = np.empty((0, n_embd), np.float32)
+    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int, allocate: AllocateRows) -> None:
+        self._allocate = allocate
+        self._logits = allocate(n_logit_rows, n_vocab)
+        self._hidden = allocate(1, n_embd)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
+        self._argmax_address = self._argmax.ctypes.data
 
     def prepare(self, row_flags: UInt32Array) -> tuple[structs.StepOut, StepResult]:
         """The C structure and the views of it that the caller will read."""
         n_logits = int(np.count_nonzero(row_flags & ROW_LOGITS))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
         n_rows = row_flags.shape[0]
-        self._logits = _at_least(self._logits, n_logits)
-        self._hidden = _at_least(self._hidden, n_hidden)
+        self._logits = self._at_least(self._logits, n_logits)
+        self._hidden = self._at_least(self._hidden, n_hidden)
         if n_rows > self._argmax.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
         result = StepResult(self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], 0.0)
         out = structs.StepOut(
             self._logits.ctypes.data if n_logits else None,
             self._hidden.ctypes.data if n_hidden else None,
-            self._argmax.ctypes.data,
+            self._argmax_address,
             n_logits,
             n_hidden,
             0.0,
         )
         return out, result
 
-
-def _at_least(buffer: Float32Array, n_rows: int) -> Float32Array:
-    return buffer if n_rows <= buffer.shape[0] else np.empty((n_rows, buffer.shape[1]), np.float32)
+    def _at_least(self, buffer: Float32Array, n_rows: int) -> Float32Array:
+        return buffer if n_rows <= buffer.shape[0] else self._allocate(n_rows, buffer.shape[1])

@@ -191,6 +191,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_pages_copy": (C.c_int32, [_ENGINE, C.c_void_p, C.c_void_p, C.c_int32]),
     "pj_pages_read": (C.c_int32, [_ENGINE, C.c_void_p, C.c_int32, C.c_void_p, C.c_uint64]),
     "pj_pages_write": (C.c_int32, [_ENGINE, C.c_void_p, C.c_int32, C.c_void_p, C.c_uint64]),
+    "pj_host_alloc": (C.c_void_p, [C.c_int32, C.c_uint64]),
+    "pj_host_free": (None, [C.c_int32, C.c_void_p]),
     "pj_abi_version": (C.c_int32, []),
     "pj_last_error": (C.c_char_p, []),
     "pj_build_info": (C.c_char_p, []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyjet.engine.request import FinishedEvent, GenerationRequest, Timings, TokenEvent
@@ -123,7 +123,7 @@ class Choice:
             truncated=event.reason == "context" and not self.stopped,
             has_new_line=self._has_new_line,
             n_context=len(self.request.prompt) + max(0, self.n_decoded - 1),
-            timings=replace(timings, predicted_n=self.n_decoded) if self.stopped else timings,
+            timings=timings._replace(predicted_n=self.n_decoded) if self.stopped else timings,
             probs=self._final_probs(),
         )
         return chunk, result

@@ -382,8 +382,8 @@ __device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, 
 
 // acts: the group's own ring, or in wide steps the common one.
 template <int kFormat, int NT>
-__device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, const ByteRing &weights,
-                                            const SlotRing &acts, RingUses uses) {
+__device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, ByteRing weights,
+                                            SlotRing acts, RingUses uses) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
     const auto run = [&](const Piece &p) {
         Accumulators<NT> acc = {};

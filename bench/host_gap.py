@@ -1,0 +1,117 @@
+"""Time in which no step is running, four sequences decoding: ``python -m bench.host_gap MODEL.gguf --device cuda``.
+
+The engine runs in a process of its own, as under the server, and four clients read its events. Between two steps lie
+choosing tokens, planning, the arrays and, inside the native call, everything but the ops themselves: the launch and the
+copies. The ops' own time comes from a second run with profile=True.
+
+`--stub MS` keeps a core busy instead of computing a model: the Python part alone, on any machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from bench import record
+from bench.step_log import logged, read_log
+from pyjet.engine.client import EngineClient
+from pyjet.engine.process import EngineProcess
+from pyjet.engine.request import FailedEvent, GenerationRequest, SamplingParams
+from pyjet.engine.settings import EngineSettings
+from pyjet.model.reader import load_model
+
+LOAD_SECONDS = 300.0
+_numbers = itertools.count()
+
+
+def greedy_request(n_prompt: int, n_tokens: int) -> GenerationRequest:
+    number = next(_numbers)
+    prompt = tuple(100 + (number * 7919 + i * 31) % 1000 for i in range(n_prompt))
+    return GenerationRequest(f"bench-{number}", prompt, SamplingParams(temperature=0.0), max_tokens=n_tokens)
+
+
+def drain(engine: EngineClient, requests: list[GenerationRequest]) -> None:
+    """Read all events of the requests, one thread for each, as a server does."""
+    failures: list[str] = []
+
+    def follow(request: GenerationRequest) -> None:
+        failures.extend(event.message for event in engine.submit(request) if isinstance(event, FailedEvent))
+
+    threads = [threading.Thread(target=follow, args=(request,)) for request in requests]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise click.ClickException(failures[0])
+
+
+def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stub_ms: float) -> dict[str, Any]:
+    """The log of the steps in which all sequences decode; the first ones, which warm up, are left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.json"
+        with EngineProcess(settings, factory=logged(path, stub_ms)) as engine:
+            if not engine.wait_ready(LOAD_SECONDS):
+                raise click.ClickException(f"the engine did not start: {engine.error or engine.state}")
+            drain(engine, [greedy_request(n_prompt, n_tokens) for _ in range(n_seqs)])
+        log = read_log(path)
+    steady = np.flatnonzero(log["rows"] == n_seqs)[n_tokens // 8 :]
+    return {key: value if key == "device" else value[steady] for key, value in log.items()}
+
+
+def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None) -> dict[str, Any]:
+    """Microseconds a step, medians, and the share of the wall time in which no op ran."""
+    wall = np.diff(plain["begin"]) * 1e6
+    python = wall - plain["step_us"][:-1]
+    native = max(0.0, float(np.median(plain["step_us"]) - np.median(profiled["device_us"]))) if profiled else 0.0
+    figures = {
+        "host_step_us_4seq": round(float(np.median(wall)), 1),
+        "host_python_us_4seq": round(float(np.median(python)), 1),
+        "host_python_us_4seq_p99": round(float(np.percentile(python, 99)), 1),
+    }
+    if profiled:
+        figures["host_native_us_4seq"] = round(native, 1)
+    return {**figures, "host_gap_fraction_4seq": round(float((python.mean() + native) / wall.mean()), 4)}
+
+
+@click.command(help=__doc__)
+@click.argument("model", type=click.Path(exists=True, path_type=Path))
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cuda", show_default=True)
+@click.option("--kv", type=click.Choice(["f16", "q8_0"]), default="q8_0", show_default=True)
+@click.option("--sequences", default=4, show_default=True)
+@click.option("--prompt", default=200, show_default=True, help="Tokens of each prompt.")
+@click.option("--tokens", default=256, show_default=True, help="Tokens to decode.")
+@click.option("--context", default=132 * 1024, show_default=True, help="Tokens of the KV pool.")
+@click.option("--stub", "stub_ms", default=0.0, help="Milliseconds of a step that computes nothing.")
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
+def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens: int, context: int, stub_ms: float,
+         out: Path | None) -> None:  # fmt: skip
+    sizes: dict[str, Any] = {
+        "n_slots": sequences, "n_ctx_slot": context // sequences, "n_ctx_total": context, "device": device,
+        "kv_type_k": kv, "kv_type_v": kv,
+    }  # fmt: skip
+    plain, profiled = (
+        run(EngineSettings(str(model), **sizes, profile=profile), sequences, prompt, tokens, stub_ms)
+        if not (profile and stub_ms > 0)
+        else None
+        for profile in (False, True)
+    )
+    assert plain is not None
+    figures = {"command_host_gap": f"python -m bench.host_gap {model.name} --device {device}",
+               **summarise(plain, profiled)}  # fmt: skip
+    if out:
+        loaded = load_model(model)
+        who = record.identity(f"{loaded.n_params / 1e9:.1f}B, {loaded.ftype_name}", plain["device"])
+        record.update(out, who, figures)
+    for key, value in figures.items():
+        click.echo(f"{key:26} {value}")
+
+
+if __name__ == "__main__":
+    main()

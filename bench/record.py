@@ -1,0 +1,45 @@
+"""A flat JSON file of figures that several benchmarks fill: `key: number or text`, absent when not measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from pyjet.native import build_info
+
+IDENTITY = ("commit", "device", "pyjet", "model")
+
+
+def commit() -> str:
+    """The checkout's commit, "+" when files differ from it; $PJ_COMMIT where there is no git."""
+    if given := os.environ.get("PJ_COMMIT"):
+        return given
+    try:
+        head = _git("rev-parse", "--short", "HEAD")
+        return head + "+" * bool(head and _git("status", "--porcelain", "--untracked-files=no"))
+    except OSError:
+        return ""
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
+
+
+def identity(model: str, device: str) -> dict[str, Any]:
+    """What figures of one file have in common."""
+    return {"commit": commit(), "device": device, "pyjet": build_info(), "model": model}
+
+
+def update(path: Path, who: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:
+    """Add figures to a file; those of another build, device or model are dropped. Returns the whole record."""
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if any(old.get(key) != who[key] for key in IDENTITY):
+        old = {}
+    record = {**who, **old, "date": time.strftime("%Y-%m-%d"), **figures}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return record

@@ -1,0 +1,47 @@
+"""Steps of every kind on the embedded model, few enough for compute-sanitizer: ``python -m bench.short_run``."""
+
+from __future__ import annotations
+
+import click
+import numpy as np
+
+from bench.step_rows import Rows, make_batch
+from pyjet.assets import default_model_path
+from pyjet.model.reader import load_model
+from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, EngineConfig, NativeEngine
+
+ALL = ROW_LOGITS | ROW_ARGMAX | ROW_HIDDEN
+
+
+@click.command(help=__doc__)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cuda", show_default=True)
+@click.option("--prompt", default=36, show_default=True, help="Tokens of the longest prompt.")
+def main(device: str, prompt: int) -> None:
+    for kv in ("f16", "q8_0"):
+        model = load_model(default_model_path())
+        config = EngineConfig(8, 3, device=device, max_rows=max(prompt, 16), max_spec=2, kv_type_k=kv, kv_type_v=kv)
+        with NativeEngine(model, config) as engine:
+            steps(engine, prompt)
+        click.echo(f"{kv} KV: every step ended")
+
+
+def steps(engine: NativeEngine, prompt: int) -> None:
+    """Two prompts, decode rows of both, speculative rows that are kept and dropped, copies, the MTP block."""
+    n = engine.n_vocab
+    engine.step(make_batch([Rows(0, prompt, 0, 0)], n))
+    engine.step(make_batch([Rows(0, 1, prompt, 0, ALL), Rows(1, 9, 0, 4)], n))
+    speculative = make_batch([Rows(0, 3, prompt + 1, 0), Rows(1, 1, 9, 4)], n)
+    speculative.seqs["n_spec"][0] = 2
+    engine.step(speculative)
+    engine.state_commit(0, 1)
+    engine.state_copy(0, 2)
+    engine.pages_copy([0], [3])
+    row = make_batch([Rows(0, 2, prompt + 3, 0, ALL)], n)
+    hidden = engine.step(row).hidden.copy()
+    result = engine.mtp(row, np.ascontiguousarray(hidden, np.float32))
+    if (result.argmax < 0).any():
+        raise click.ClickException("a row has no best token")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""A stepper that writes down when each step began and ended, wherever the engine's process runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyjet.engine.build import EngineFactory, build_native
+from pyjet.engine.client import EngineLimits
+from pyjet.engine.core import Stepper
+from pyjet.engine.settings import EngineSettings
+from pyjet.native import NativeEngine, StepBatch, StepResult
+
+CALIBRATION_ROUNDS = 20_000
+Progress = Callable[[str, int, int], "bool | None"]
+
+
+class LoggedStepper:
+    """Passes steps on. `close` writes the log as JSON: the device's name and one list per column."""
+
+    def __init__(self, stepper: Stepper, path: Path) -> None:
+        self._stepper = stepper
+        self._path = path
+        self._rows: list[tuple[int, float, float, float, float]] = []
+        self._op_us = 0.0
+
+    def step(self, batch: StepBatch) -> StepResult:
+        begin = time.perf_counter()
+        result = self._stepper.step(batch)
+        end = time.perf_counter()
+        self._rows.append((len(batch.tokens), begin, end, result.step_us, self._device_us()))
+        return result
+
+    def _device_us(self) -> float:
+        """Microseconds that the ops of the last step took, of an engine with profile=True; else 0."""
+        if not isinstance(self._stepper, NativeEngine) or not self._stepper.config.profile:
+            return 0.0
+        before, self._op_us = self._op_us, sum(op.total_us for op in self._stepper.op_times())
+        return self._op_us - before
+
+    def close(self) -> None:
+        device = self._stepper.info().device_name if isinstance(self._stepper, NativeEngine) else "none"
+        columns = dict(zip(("rows", "begin", "end", "step_us", "device_us"), map(list, zip(*self._rows))))
+        self._path.write_text(json.dumps({"device": device, **columns}), encoding="utf-8")
+        self._stepper.close()
+
+
+class BusyStepper:
+    """Computes no model. Keeps a core busy for a while without the GIL, as a host does that waits for a GPU."""
+
+    def __init__(self, seconds: float) -> None:
+        begin = time.perf_counter()
+        self._burn(CALIBRATION_ROUNDS)
+        self._rounds = max(1, int(CALIBRATION_ROUNDS * seconds / (time.perf_counter() - begin)))
+
+    def _burn(self, rounds: int) -> None:
+        hashlib.pbkdf2_hmac("sha256", b"password", b"salt", rounds)
+
+    def step(self, batch: StepBatch) -> StepResult:
+        begin = time.perf_counter()
+        self._burn(self._rounds)
+        none = np.empty((0, 0), np.float32)
+        argmax = np.full(len(batch.tokens), 100, np.int32)
+        return StepResult(none, none, argmax, (time.perf_counter() - begin) * 1e6)
+
+    def close(self) -> None:
+        pass
+
+
+def logged(path: Path, stub_ms: float = 0.0) -> EngineFactory:
+    """An EngineFactory, picklable; with `stub_ms` no model is computed."""
+    return partial(_make, path, stub_ms)
+
+
+def _make(path: Path, stub_ms: float, settings: EngineSettings, progress: Progress) -> tuple[Stepper, EngineLimits]:
+    if stub_ms > 0:
+        return LoggedStepper(BusyStepper(stub_ms * 1e-3), path), settings.limits(248_320)
+    stepper, limits = build_native(settings, progress)
+    return LoggedStepper(stepper, path), limits
+
+
+def read_log(path: Path) -> dict[str, Any]:
+    """The log with its columns as arrays."""
+    log = json.loads(path.read_text(encoding="utf-8"))
+    return {key: value if key == "device" else np.array(value) for key, value in log.items()}
