@@ -64,7 +64,8 @@ class CudaEngine final : public Engine {
     const Op *device_ops(const Program &program) const;
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
-    std::vector<SeqPlan> plan_attention(const pj_step_in &in) const;
+    std::vector<SeqPlan> plan_attention(const pj_step_in &in, StepArgs &a) const;
+    int column_items(const pj_seq &seq, const StepArgs &a) const;
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void add_times(const Program &program, int n_ops);

@@ -7,6 +7,8 @@
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
 #include "cuda/ops/gemm.cuh"
+#include "cuda/ops/merge_heads.cuh"
+#include "cuda/ops/rotate.cuh"
 #include "cuda/ops/rows.cuh"
 
 namespace pj::cuda {
@@ -148,6 +150,7 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Gemm &gemm, con
 
 __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, Walk &walk) {
     float *scratch = reinterpret_cast<float *>(shared.scratch);
+    const auto wait = [] {};  // the stage before has ended
     switch (op.kind) {
         case OpKind::kEmbed:
             return op_embed(s);
@@ -163,11 +166,11 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
             op_quantize_heads(s, op);
             return op_advance(s, op);
         case OpKind::kRotate:
-            return op_rotate(s, op);
+            return op_rotate(s, op, scratch, wait);
         case OpKind::kAttention:
-            return op_attention(s, op, scratch);
+            return op_attention(s, op, scratch, wait);
         case OpKind::kMergeHeads:
-            return op_merge_heads(s, op);
+            return op_merge_heads(s, op, scratch, wait);
         case OpKind::kSwiglu:
             return op_swiglu(s, op);
         case OpKind::kSelect:

@@ -13,7 +13,7 @@ namespace pj::cuda {
 constexpr int kConsumerWarps = 8;
 constexpr int kThreads = (kConsumerWarps + 2) * 32;  // + weight loader + activation loader
 constexpr int kPassTiles = 3;                        // row tiles of 8 that share one read of the weights
-constexpr int kScratchBytes = 25 * 1024;             // reductions, recurrence, attention
+constexpr int kScratchBytes = 28 * 1024;             // reductions, recurrence, attention
 
 // Dynamic shared memory of a plan: weight ring, activation ring, scratch, barriers, row factors.
 constexpr size_t shared_bytes(int ring_slots, int ring_slot_bytes, int act_slots, int pass_tiles) {
