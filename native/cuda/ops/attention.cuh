@@ -12,16 +12,6 @@
 
 namespace pj::cuda {
 
-// A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
-struct AttentionItem {
-    int index;     // among the step's items
-    int sequence;
-    int kv_head, first_column;  // column: row of the sequence * group + head of the group
-    int begin, end;             // end: no row of the tile sees it
-
-    __device__ __forceinline__ bool exists() const { return begin < end; }
-};
-
 __device__ __forceinline__ int head_group(const StepArgs &s) { return s.shape.n_head / s.shape.n_head_kv; }
 
 __device__ __forceinline__ int sequence_of_item(const StepArgs &s, int index) {
@@ -193,9 +183,10 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
 // What the warps share of an item. Other items are done with it: a barrier after their last scores.
 template <int kType, int kGroups>
 __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionItem &item,
-                                           AttentionShared<kType, kGroups> &shared, int warp, int lane) {
+                                           AttentionShared<kType, kGroups> &shared, int turn, int warp, int lane) {
     stage_queries(s, item, shared, warp, lane);
     if (warp > 0 || lane >= 8 * kGroups) return;
+    if (lane == 0) shared.item[turn] = item;
     const int row_begin = s.seqs[item.sequence].row_begin, row = (item.first_column + lane) / head_group(s);
     shared.last[lane] = query_index(s, item, lane) < 0 ? -1 : __ldg(s.row_position + row_begin) + row;
 }
@@ -359,15 +350,18 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, float *scratch
     using Shared = AttentionShared<kKeyType, kGroups>;
     Shared &shared = *reinterpret_cast<Shared *>(scratch);
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    AttentionItem item = find_item<kGroups>(s, blockIdx.x);
-    if (!item.exists()) return;
-    TilePlaces places = find_places(s, layer, item, item.begin, lane);
+    const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
+    if (!first.exists()) return;
+    TilePlaces places = find_places(s, layer, first, first.begin, lane);
     KeyBatch<kKeyType> keys;
     load_keys(keys, places, 0, warp, lane);
-    stage_item(s, item, shared, warp, lane);
+    stage_item(s, first, shared, 0, warp, lane);
     consumers_sync();
     Columns<kGroups> columns = no_positions<kGroups>();
-    for (int position = item.begin;;) {
+    int turn = 0;
+    for (int position = first.begin;;) {
+        // In shared memory, not in registers: they are short.
+        const AttentionItem &item = shared.item[turn];
         const uint8_t *const value_place = places.v;
         ValueBatch<kValueType> values;
         load_values(values, value_place, 0, warp, lane);
@@ -379,15 +373,15 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, float *scratch
         }
         const int n_positions = item.end - position, next_position = position + kTileTokens;
         const bool item_ends = n_positions <= kTileTokens;
-        int next = item.index;  // the item of the next tile
+        bool more = true;
         if (item_ends) {
-            const AttentionItem other = find_item<kGroups>(s, item.index + gridDim.x);
-            next = other.exists() ? other.index : -1;
-            if (other.exists()) places = find_places(s, layer, other, other.begin, lane);
+            const AttentionItem next = find_item<kGroups>(s, item.index + gridDim.x);
+            more = next.exists();
+            if (more) places = find_places(s, layer, next, next.begin, lane);
         } else {
             places = find_places(s, layer, item, next_position, lane);
         }
-        if (next >= 0) load_keys(keys, places, 0, warp, lane);
+        if (more) load_keys(keys, places, 0, warp, lane);
         hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
         share_largest(shared, score, warp, lane);
         consumers_sync();
@@ -402,14 +396,15 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, float *scratch
         }
         if (item_ends || segment_of(next_position) != segment_of(position)) {
             share_sums(shared, columns, warp, lane);
-            if (item_ends && next >= 0) stage_item(s, describe_item<kGroups>(s, next), shared, warp, lane);
+            if (item_ends && more)
+                stage_item(s, find_item<kGroups>(s, item.index + gridDim.x), shared, turn ^ 1, warp, lane);
             consumers_sync();
             finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
             columns = no_positions<kGroups>();
         }
-        if (next < 0) return;
-        if (item_ends) item = describe_item<kGroups>(s, next);
-        position = item_ends ? item.begin : next_position;
+        if (!more) return;
+        if (item_ends) turn ^= 1;
+        position = item_ends ? shared.item[turn].begin : next_position;
     }
 }
 

@@ -19,6 +19,16 @@ static_assert(kShortSegment % kTileTokens == 0 && kLongSegment % kTileTokens == 
 
 constexpr int column_tiles(int groups) { return (groups + 1) / 2; }  // of 16: M of an mma
 
+// A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
+struct AttentionItem {
+    int index;  // among the step's items
+    int sequence;
+    int kv_head, first_column;  // column: row of the sequence * group + head of the group
+    int begin, end;             // end: no row of the tile sees it
+
+    __device__ __forceinline__ bool exists() const { return begin < end; }
+};
+
 template <int kType, int kGroups>
 struct AttentionShared {
     static constexpr int kColumns = 8 * kGroups;
@@ -27,6 +37,7 @@ struct AttentionShared {
     float query_scale[8][kColumns];
     float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
+    AttentionItem item[2];        // this one and the next
     int last[kColumns];           // the column's own position; -1 beyond the sequence's rows
     Softmax total[2][kColumns];   // before and after a segment, of items that walk all segments
 };
