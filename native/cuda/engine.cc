@@ -153,8 +153,8 @@ std::vector<SeqPlan> CudaEngine::plan_attention(const pj_step_in &in, StepArgs &
     const int group = shape_.head_group();
     a.column_groups = 1;
     for (int i = 0; i < in.n_seqs; ++i)
-        a.column_groups = std::max(a.column_groups,
-                                   std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
+        a.column_groups = std::max(
+            a.column_groups, std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
     std::vector<int> order(in.n_seqs);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });

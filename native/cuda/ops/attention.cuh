@@ -156,7 +156,8 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
 
 __device__ __forceinline__ float4 query_floats(const StepArgs &s, int index, int at) {
     if (index < 0) return make_float4(0, 0, 0, 0);
-    const float4 q = __ldcg(reinterpret_cast<const float4 *>(s.buf.query + static_cast<int64_t>(index) * kHeadDim + at));
+    const float4 q =
+        __ldcg(reinterpret_cast<const float4 *>(s.buf.query + static_cast<int64_t>(index) * kHeadDim + at));
     const float f = score_factor();
     return make_float4(q.x * f, q.y * f, q.z * f, q.w * f);
 }
@@ -315,8 +316,8 @@ __device__ __forceinline__ Softmax add_to_head(float *head, Softmax total, const
 // After share_sums of all warps. position: any of the segment.
 template <int kType, int kGroups>
 __device__ __forceinline__ void finish_segment(const StepArgs &s, const AttentionItem &item, int position, bool last,
-                                               AttentionShared<kType, kGroups> &shared,
-                                               const Columns<kGroups> &columns, int warp, int lane) {
+                                               AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
+                                               int warp, int lane) {
     const SeqPlan plan = s.plans[item.sequence];
     const int row_begin = s.seqs[item.sequence].row_begin, t = lane & 3, dim = 32 * warp + 8 * t;
     const int segment = segment_of(position);

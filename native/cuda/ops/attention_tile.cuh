@@ -37,9 +37,9 @@ struct AttentionShared {
     float query_scale[8][kColumns];
     float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
-    AttentionItem item[2];        // this one and the next
-    int last[kColumns];           // the column's own position; -1 beyond the sequence's rows
-    Softmax total[2][kColumns];   // before and after a segment, of items that walk all segments
+    AttentionItem item[2];       // this one and the next
+    int last[kColumns];          // the column's own position; -1 beyond the sequence's rows
+    Softmax total[2][kColumns];  // before and after a segment, of items that walk all segments
 };
 static_assert(sizeof(AttentionShared<PJ_KV_Q8_0, 4>) <= kScratchBytes, "scratch");
 static_assert(sizeof(AttentionShared<PJ_KV_F16, 2>) <= kScratchBytes, "scratch");
@@ -159,8 +159,7 @@ struct ValueOperands {
 // Bytes q + 128 at positions `low` and `low` + 1 of a word: 1024 + byte as f16, minus 1152.
 __device__ __forceinline__ uint32_t bytes_to_halves(uint32_t word, uint32_t selector) {
     const uint32_t biased = __byte_perm(word, 0x64646464u, selector), bias = 0x64806480u;
-    const __half2 out =
-        __hsub2(*reinterpret_cast<const __half2 *>(&biased), *reinterpret_cast<const __half2 *>(&bias));
+    const __half2 out = __hsub2(*reinterpret_cast<const __half2 *>(&biased), *reinterpret_cast<const __half2 *>(&bias));
     return *reinterpret_cast<const uint32_t *>(&out);
 }
 

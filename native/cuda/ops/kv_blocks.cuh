@@ -50,7 +50,7 @@ __device__ __forceinline__ KvPlace kv_place(const StepArgs &s, const int32_t *pa
     return {s.buf.pool + __ldg(pages + page) * s.buf.page_bytes, offset / kBlockTokens};
 }
 
-__device__ __forceinline__ int lane_of(int position) { return (position & 7) >> 1; }                         // t
+__device__ __forceinline__ int lane_of(int position) { return (position & 7) >> 1; }                   // t
 __device__ __forceinline__ int slot_of(int position) { return (position & 1) | (position >> 2 & 2); }  // of 0..15
 
 // A row's q8_0 form of 32-wide blocks: scale (rounded to f16) and integers.
