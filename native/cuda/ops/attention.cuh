@@ -12,7 +12,9 @@
 
 namespace pj::cuda {
 
-__device__ __forceinline__ int head_group(const StepArgs &s) { return s.shape.n_head / s.shape.n_head_kv; }
+__device__ __forceinline__ unsigned head_group(const StepArgs &s) {
+    return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
+}
 
 __device__ __forceinline__ int sequence_of_item(const StepArgs &s, int index) {
     const int lane = threadIdx.x & 31;
@@ -26,22 +28,25 @@ __device__ __forceinline__ int sequence_of_item(const StepArgs &s, int index) {
 
 template <int kGroups>
 __device__ __forceinline__ AttentionItem describe_item(const StepArgs &s, int index) {
-    AttentionItem item = {};
+    const int sequence = sequence_of_item(s, index);
+    const SeqPlan plan = s.plans[sequence];
+    const pj_seq &seq = s.seqs[sequence];
+    const unsigned group = head_group(s), n_kv = s.shape.n_head_kv;
+    const bool apart = plan.partial >= 0;
+    const unsigned n_segments = apart ? plan.n_segments : 1, rest = index - plan.first_item, tile = rest / n_segments;
+    AttentionItem item;
     item.index = index;
-    item.sequence = sequence_of_item(s, index);
-    const SeqPlan plan = s.plans[item.sequence];
-    const pj_seq &seq = s.seqs[item.sequence];
-    int rest = index - plan.first_item, segment = 0;
-    if (plan.partial >= 0) {
-        segment = rest % plan.n_segments;
-        rest /= plan.n_segments;
-    }
-    item.kv_head = rest % s.shape.n_head_kv;
-    item.first_column = rest / s.shape.n_head_kv * 8 * kGroups;
-    const int group = head_group(s), last_column = min(item.first_column + 8 * kGroups, seq.n_rows * group) - 1;
-    const int last = __ldg(s.row_position + seq.row_begin) + last_column / group;
+    item.sequence = sequence;
+    item.row_begin = seq.row_begin;
+    item.n_columns = seq.n_rows * group;
+    item.first_position = __ldg(s.row_position + seq.row_begin);
+    item.page_begin = seq.page_begin;
+    item.kv_head = tile % n_kv;
+    item.first_column = tile / n_kv * 8 * kGroups;
+    const unsigned last_column = min(item.first_column + 8 * kGroups, item.n_columns) - 1;
+    const int segment = rest % n_segments, last = item.first_position + last_column / group;
     item.begin = segment_begin(segment);
-    item.end = plan.partial >= 0 ? min(segment_begin(segment + 1), last + 1) : last + 1;
+    item.end = apart ? min(segment_begin(segment + 1), last + 1) : last + 1;
     return item;
 }
 
@@ -63,7 +68,7 @@ struct TilePlaces {
 __device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
                                                   int lane) {
     const int at = min(position + (lane >> 2) * kBlockTokens, item.end - 1);
-    const KvPlace place = kv_place(s, s.page_table + s.seqs[item.sequence].page_begin, at);
+    const KvPlace place = kv_place(s, s.page_table + item.page_begin, at);
     return {place.page + k_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_k),
             place.page + v_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_v)};
 }
@@ -125,10 +130,9 @@ static_assert(kHeadDim == 16 * 16, "score_factor: 1 / sqrt(kHeadDim)");
 
 // Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
 __device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
-    const pj_seq &seq = s.seqs[item.sequence];
-    const int group = head_group(s), at = item.first_column + column;
-    if (at >= seq.n_rows * group) return -1;
-    return (seq.row_begin + at / group) * s.shape.n_head + item.kv_head * group + at % group;
+    const unsigned group = head_group(s), at = item.first_column + column;
+    if (static_cast<int>(at) >= item.n_columns) return -1;
+    return (item.row_begin + at / group) * s.shape.n_head + item.kv_head * group + at % group;
 }
 
 __device__ __forceinline__ uint2 query_bytes(const StepArgs &s, int index, int lane) {
@@ -188,8 +192,9 @@ __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionIte
     stage_queries(s, item, shared, warp, lane);
     if (warp > 0 || lane >= 8 * kGroups) return;
     if (lane == 0) shared.item[turn] = item;
-    const int row_begin = s.seqs[item.sequence].row_begin, row = (item.first_column + lane) / head_group(s);
-    shared.last[lane] = query_index(s, item, lane) < 0 ? -1 : __ldg(s.row_position + row_begin) + row;
+    const unsigned column = item.first_column + lane;
+    shared.last[lane] =
+        static_cast<int>(column) < item.n_columns ? item.first_position + static_cast<int>(column / head_group(s)) : -1;
 }
 
 // A segment's softmax of the lane's columns.
@@ -319,14 +324,13 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
                                                AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
                                                int warp, int lane) {
     const SeqPlan plan = s.plans[item.sequence];
-    const int row_begin = s.seqs[item.sequence].row_begin, t = lane & 3, dim = 32 * warp + 8 * t;
-    const int segment = segment_of(position);
+    const int segment = segment_of(position), t = lane & 3, dim = 32 * warp + 8 * t;
 #pragma unroll
     for (int c = 0; c < kGroups; ++c) {
         const int column = 8 * c + (lane >> 2), index = query_index(s, item, column);
         const OfWarps of = of_warps(shared.sum[column]);
         const float sum = ((((((of.a.x + of.a.y) + of.a.z) + of.a.w) + of.b.x) + of.b.y) + of.b.z) + of.b.w;
-        const int row = index / s.shape.n_head, head = index % s.shape.n_head;
+        const unsigned n_head = s.shape.n_head, row = index / n_head, head = index % n_head;
         const Outputs part = outputs_of(columns.values[c]);
         if (index < 0) continue;
         if (plan.partial < 0) {
@@ -336,7 +340,7 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
             if (warp == 0 && t == 0) shared.total[(segment + 1) & 1][column] = after;
             continue;
         }
-        float *out = partials_of(s, plan, row - row_begin, head) + segment * kPartialFloats;
+        float *out = partials_of(s, plan, row - item.row_begin, head) + segment * kPartialFloats;
         if (warp == 0 && t == 0) *reinterpret_cast<float2 *>(out) = make_float2(columns.largest[c], sum);
         float4 *values = reinterpret_cast<float4 *>(out + kPartialHeader + dim);
         values[0] = part.low;
@@ -347,13 +351,11 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
 // All items of the CTA. Values come while a tile's scores are computed, the next tile's keys, perhaps the
 // next item's, while its values are multiplied. Of f16, that is so for the first half.
 template <int kKeyType, int kValueType, int kGroups>
-__device__ __noinline__ void attend(const StepArgs &s, int layer, float *scratch) {
+__device__ __noinline__ void attend(const StepArgs &s, int layer, const AttentionItem first, TilePlaces places,
+                                    float *scratch) {
     using Shared = AttentionShared<kKeyType, kGroups>;
     Shared &shared = *reinterpret_cast<Shared *>(scratch);
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
-    if (!first.exists()) return;
-    TilePlaces places = find_places(s, layer, first, first.begin, lane);
     KeyBatch<kKeyType> keys;
     load_keys(keys, places, 0, warp, lane);
     stage_item(s, first, shared, 0, warp, lane);
@@ -410,32 +412,32 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, float *scratch
 }
 
 template <int kKeyType, int kGroups>
-__device__ __forceinline__ void attend_any(const StepArgs &s, int layer, float *scratch) {
-    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, scratch);
-    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, scratch);
+__device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const AttentionItem &first,
+                                           const TilePlaces &places, float *scratch) {
+    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
+    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
 }
 
-// The first tile of the CTA's first item: its old positions can come from memory while others still rotate.
-template <int kGroups>
-__device__ __forceinline__ void prefetch_first(const StepArgs &s, int layer) {
-    const AttentionItem item = find_item<kGroups>(s, blockIdx.x);
-    if (!item.exists()) return;
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const TilePlaces places = find_places(s, layer, item, item.begin, lane);
-    const uint8_t *k = place_from(places.k, 4 * warp), *v = place_from(places.v, 4 * warp);
-    for (int at = lane * 128; at < block_bytes(s.kv_type_k); at += 32 * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(k + at));
-    for (int at = lane * 128; at < block_bytes(s.kv_type_v); at += 32 * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(v + at));
+__device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int lane) {
+    for (int at = lane * 128; at < bytes; at += 32 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(block + at));
 }
 
+// The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.
 template <int kGroups, class Wait>
 __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, float *scratch, const Wait &wait) {
-    prefetch_first<kGroups>(s, layer);
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
+    TilePlaces places = {};
+    if (first.exists()) {
+        places = find_places(s, layer, first, first.begin, lane);
+        prefetch(place_from(places.k, 4 * warp), block_bytes(s.kv_type_k), lane);
+        prefetch(place_from(places.v, 4 * warp), block_bytes(s.kv_type_v), lane);
+    }
     wait();
+    if (!first.exists()) return;
     if constexpr (kGroups <= most_column_groups(PJ_KV_F16))
-        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, scratch);
-    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, scratch);
+        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
+    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
 }
 
 template <class Wait>

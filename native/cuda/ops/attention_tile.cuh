@@ -21,8 +21,8 @@ constexpr int column_tiles(int groups) { return (groups + 1) / 2; }  // of 16: M
 
 // A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
 struct AttentionItem {
-    int index;  // among the step's items
-    int sequence;
+    int index;                                                       // among the step's items
+    int sequence, row_begin, n_columns, first_position, page_begin;  // of the sequence
     int kv_head, first_column;  // column: row of the sequence * group + head of the group
     int begin, end;             // end: no row of the tile sees it
 

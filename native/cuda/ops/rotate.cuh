@@ -74,18 +74,10 @@ __device__ __forceinline__ void rotate_head(const StepArgs &s, const Op &op, con
 // Queries to the query buffer, keys and values to their pages; one warp per head of a row.
 template <class Wait>
 __device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, float *, const Wait &wait) {
-    const int lane = threadIdx.x & 31;
-    const int64_t n = static_cast<int64_t>(s.n_rows) * (s.shape.n_head + 2 * s.shape.n_head_kv);
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * kConsumerWarps;
-    int64_t index = static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
-    RotateItem item = {};
-    if (index < n) item = rotate_item(s, op, index, lane);
-    wait();
-    while (index < n) {
-        rotate_head(s, op, item, lane);
-        index += stride;
-        if (index < n) item = rotate_item(s, op, index, lane);
-    }
+    for_each_warp_after(
+        wait, static_cast<int64_t>(s.n_rows) * (s.shape.n_head + 2 * s.shape.n_head_kv),
+        [&](int64_t index, int lane) { return rotate_item(s, op, index, lane); },
+        [&](const RotateItem &item, int lane) { rotate_head(s, op, item, lane); });
 }
 
 }  // namespace pj::cuda
