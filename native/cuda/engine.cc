@@ -114,8 +114,7 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
     a.seqs = blob_.add(in.seqs, in.n_seqs);
-    const std::vector<SeqPlan> plans = plan_attention(in);
-    for (const SeqPlan &plan : plans) a.n_segments = std::max(a.n_segments, plan.n_segments);
+    const std::vector<SeqPlan> plans = plan_attention(in, a);
     a.plans = blob_.add(plans.data(), in.n_seqs);
     a.page_table = blob_.add(in.page_table, in.n_page_entries);
     // Only the body of a program reads these.
@@ -155,26 +154,40 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
 }
 
-// Sequences with the fewest rows first: they have the fewest (row tile, head) items, so they gain
-// most from segments computed apart.
-std::vector<SeqPlan> CudaEngine::plan_attention(const pj_step_in &in) const {
+// Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
+// segments computed apart. Long prompts have enough tiles to keep every CTA busy.
+std::vector<SeqPlan> CudaEngine::plan_attention(const pj_step_in &in, StepArgs &a) const {
+    const int group = shape_.head_group();
+    a.column_groups = 1;
+    for (int i = 0; i < in.n_seqs; ++i)
+        a.column_groups = std::max(
+            a.column_groups, std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
     std::vector<int> order(in.n_seqs);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return in.seqs[a].n_rows < in.seqs[b].n_rows; });
+    std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });
     std::vector<SeqPlan> plans(in.n_seqs);
     int64_t used = 0;
     for (int i : order) {
         const pj_seq &seq = in.seqs[i];
-        const int last = in.row_position[seq.row_begin + seq.n_rows - 1];
-        plans[i].n_segments = last / kSegment + 1;
-        plans[i].reserved = 0;
+        plans[i].n_segments = segment_of(in.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
         const int64_t floats =
             int64_t{seq.n_rows} * shape_.n_head * plans[i].n_segments * (kPartialHeader + shape_.head_dim);
-        const bool fits = used + floats <= partial_floats_;
-        plans[i].partial = fits ? used : -1;
-        if (fits) used += floats;
+        const bool apart = column_items(seq, a) < 2 * device_.n_sm && used + floats <= partial_floats_;
+        plans[i].partial = apart ? used : -1;
+        if (apart) used += floats;
+    }
+    a.n_attention_items = 0;
+    for (int i = 0; i < in.n_seqs; ++i) {
+        plans[i].first_item = a.n_attention_items;
+        a.n_attention_items += column_items(in.seqs[i], a) * (plans[i].partial < 0 ? 1 : plans[i].n_segments);
     }
     return plans;
+}
+
+// Tiles of columns, of all kv heads.
+int CudaEngine::column_items(const pj_seq &seq, const StepArgs &a) const {
+    const int columns = 8 * a.column_groups;
+    return (seq.n_rows * shape_.head_group() + columns - 1) / columns * shape_.n_head_kv;
 }
 
 // Copies back what a launch computed and waits for it.

@@ -80,7 +80,8 @@ class CudaEngine final : public Engine {
     void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
-    std::vector<SeqPlan> plan_attention(const pj_step_in &in) const;
+    std::vector<SeqPlan> plan_attention(const pj_step_in &in, StepArgs &a) const;
+    int column_items(const pj_seq &seq, const StepArgs &a) const;
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void add_times(const Program &program, int n_ops);

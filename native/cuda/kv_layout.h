@@ -1,4 +1,11 @@
-// The bytes of a KV page, the same as in cpu/kv_pool.h: pages can move between backends.
+// The bytes of a KV page on the GPU: as many as in cpu/kv_pool.h, in another order, so pages of a GPU
+// engine cannot be written to a CPU engine.
+//
+// A page holds, for each layer, K of every head, then V of every head. A head is a run of blocks of
+// 16 positions (pages hold a multiple of 16), each in the order in which the lanes of a warp want the
+// operands of the tensor cores (ops/kv_blocks.cuh): every load is 16 bytes per lane, 512 in a row.
+//   q8_0  4096 integers (V: plus 128), then the 128 f16 scales
+//   f16   4096 numbers
 #pragma once
 
 #include <cstdint>
@@ -7,6 +14,8 @@
 #include "pyjet.h"
 
 namespace pj::cuda {
+
+constexpr int kBlockTokens = 16;
 
 struct KvLayout {
     KvLayout(const Shape &s, const pj_config &c, int n_layers) {

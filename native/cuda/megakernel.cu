@@ -9,6 +9,8 @@
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
 #include "cuda/ops/gemm_generic.cuh"
+#include "cuda/ops/merge_heads.cuh"
+#include "cuda/ops/rotate.cuh"
 #include "cuda/ops/rows.cuh"
 
 namespace pj::cuda {
@@ -123,14 +125,11 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
             op_quantize_heads(s, op, wait);
             return op_advance(s, op);
         case OpKind::kRotate:
-            wait();
-            return op_rotate(s, op);
+            return op_rotate(s, op, scratch, wait);
         case OpKind::kAttention:
-            wait();
-            return op_attention(s, op, scratch);
+            return op_attention(s, op, scratch, wait);
         case OpKind::kMergeHeads:
-            wait();
-            return op_merge_heads(s, op);
+            return op_merge_heads(s, op, scratch, wait);
         case OpKind::kSwiglu:
             return op_swiglu(s, op, wait);
         case OpKind::kSelect:

@@ -13,7 +13,7 @@ namespace pj::cuda {
 
 constexpr int kConsumerWarps = 8;
 constexpr int kThreads = (kConsumerWarps + 2) * 32;  // + weight loader + activation loader
-constexpr int kScratchBytes = 25 * 1024;             // recurrence, attention
+constexpr int kScratchBytes = 28 * 1024;             // recurrence, attention
 
 // Dynamic shared memory: weight ring, activation ring, scratch, barriers, offsets in the weight ring.
 constexpr size_t shared_bytes(size_t ring_bytes, int act_slots, int pass_tiles) {

@@ -87,7 +87,7 @@ Device open_checked(const Shape &s, int index) {
 // Partials of a step whose every row sees the whole pool, if that is less than the limit.
 int64_t partial_capacity(const Shape &s, const pj_config &c) {
     const int64_t positions = std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train);
-    const int64_t segments = (positions + kSegment - 1) / kSegment;
+    const int64_t segments = segment_of(static_cast<int>(positions - 1)) + 1;
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 

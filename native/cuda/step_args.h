@@ -21,7 +21,7 @@ struct Buffers {
     // [max_rows][width]
     float *x;            // residual stream
     float *heads;        // outputs of attention or GDN heads, before the output projection
-    float *query;        // rotated queries [n_head * head_dim]
+    float *query;        // rotated queries, [row][head]: head_dim floats or a QueryQ8 (ops/kv_blocks.cuh)
     float *square_sums;  // [max_rows][n_embd / 256, rounded up]: sum of squares of each 256 columns of x
     // Quantised activations, [k unit][row tile]: ActTile; one buffer per form and use.
     ActTile *act32, *act256;  // input of the next matrices (widest of n_embd * 2, n_ff, heads)
@@ -40,7 +40,7 @@ struct Buffers {
     // convolution, then the projections of beta and of the decay (ops/gdn.cuh)
     float *pending;
     int64_t pending_row_floats;
-    // KV pages, layout of cpu/kv_pool.h
+    // KV pages (kv_layout.h)
     uint8_t *pool;
     int64_t page_bytes, kv_layer_bytes, k_head_bytes, v_head_bytes;
     // Grid barrier: kBarrierWords counters, zero when a launch begins
@@ -49,12 +49,13 @@ struct Buffers {
 
 constexpr int kBarrierWords = 64;
 
-// How a sequence's attention is cut in this step. Both ways add segments in the same order.
+// Columns of attention: query heads of one kv head, those of a row side by side, rows in order. An item
+// is a tile of columns of one sequence and one of its segments, or all of them. Both ways add
+// segments in the same order.
 struct SeqPlan {
-    int64_t partial;     // first float of its partials in Buffers::partial; -1: one item per row tile
-                         // and kv head walks all segments (long prompts, whose partials would not fit)
+    int64_t partial;     // first float of its partials in Buffers::partial; -1: items walk all segments
     int32_t n_segments;  // segments up to its last row
-    int32_t reserved;
+    int32_t first_item;
 };
 
 struct StepArgs {
@@ -67,7 +68,8 @@ struct StepArgs {
     int32_t wide;        // many rows: CTAs take whole blocks of outputs (ops/gemm.cuh)
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
-    int32_t n_segments;      // most attention segments of any sequence
+    int32_t n_attention_items;
+    int32_t column_groups;   // columns of an attention item are 8 times this
     uint32_t barrier_start;  // value of the counter when the launch begins: 0
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
@@ -90,7 +92,25 @@ struct StepArgs {
     int32_t ring_bytes, act_slots, pass_tiles, reserved;
 };
 
-constexpr int kSegment = 512;      // positions of one attention partial, as on the CPU
+// Attention is cut at absolute positions: finely where few positions are all the work there is, more
+// coarsely where partial results would be many.
+constexpr int kShortSegment = 256, kShortSegments = 8, kLongSegment = 512;
+constexpr int kLongBegin = kShortSegment * kShortSegments;
+
+constexpr int segment_of(int position) {
+    return position < kLongBegin ? position / kShortSegment : kShortSegments + (position - kLongBegin) / kLongSegment;
+}
+
+constexpr int segment_begin(int segment) {
+    return segment < kShortSegments ? segment * kShortSegment : kLongBegin + (segment - kShortSegments) * kLongSegment;
+}
+
+static_assert(segment_of(kLongBegin - 1) == kShortSegments - 1 && segment_of(kLongBegin) == kShortSegments);
+static_assert(segment_begin(kShortSegments) == kLongBegin && segment_of(segment_begin(20)) == 20);
+
 constexpr int kPartialHeader = 8;  // floats before a partial's values: largest score, sum, padding
+
+// Groups of 8 columns of an item, at most: queries of f16 keys take more shared memory.
+constexpr int most_column_groups(int kv_type_k) { return kv_type_k == PJ_KV_F16 ? 2 : 4; }
 
 }  // namespace pj::cuda

@@ -1,356 +1,451 @@
 // Paged attention with heads of 256.
 //
-// Order of sums: positions are cut at absolute multiples of 512 (segments). In a segment warp w
-// takes positions 64 w .. 64 w + 63, four at a time, with an online softmax; warps are merged in order,
-// then segments. Rows beside each other change nothing.
+// Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. In a tile
+// every score is weighed against the largest so far, tile included; the weights' sums are taken per
+// lane and added over lanes and warps at the segment's end, the values block after block. Segments are
+// merged in order. A row's own last position cuts what it sees, whatever other rows of its item see:
+// a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
 #pragma once
 
-#include <cuda_fp16.h>
-
-#include "cuda/ops/rows.cuh"
+#include "cuda/ops/attention_tile.cuh"
 #include "cuda/sync/grid.cuh"
 
 namespace pj::cuda {
 
-constexpr int kHeadDim = 256;
-constexpr float kNoScore = -1e30f;
-constexpr int kPartialFloats = kPartialHeader + kHeadDim;
+__device__ __forceinline__ unsigned head_group(const StepArgs &s) {
+    return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
+}
 
-__device__ __forceinline__ int64_t kv_row_bytes(int type) { return type == PJ_KV_F16 ? 512 : 8 * 34; }
-
-// One 32-byte-block row of K or V.
-__device__ __forceinline__ Lane8 load_kv(const uint8_t *row, int type, int lane) {
-    const int b = lane >> 2, t = lane & 3;
-    Lane8 out;
-    if (type == PJ_KV_F16) {
-        const uint8_t *at = row + (b * 32 + t * 4) * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const uint2 w = __ldcg(reinterpret_cast<const uint2 *>(at + h * 32));
-            const float2 a = __half22float2(*reinterpret_cast<const __half2 *>(&w.x));
-            const float2 c = __half22float2(*reinterpret_cast<const __half2 *>(&w.y));
-            out.v[4 * h] = a.x;
-            out.v[4 * h + 1] = a.y;
-            out.v[4 * h + 2] = c.x;
-            out.v[4 * h + 3] = c.y;
-        }
-        return out;
+__device__ __forceinline__ int sequence_of_item(const StepArgs &s, int index) {
+    const int lane = threadIdx.x & 31;
+    int n = 0;
+    for (int first = 0; first < s.n_seqs; first += 32) {
+        const bool begun = first + lane < s.n_seqs && __ldg(&s.plans[first + lane].first_item) <= index;
+        n += __popc(__ballot_sync(~0u, begun));
     }
-    const uint16_t *block = reinterpret_cast<const uint16_t *>(row + b * 34);  // 2-byte aligned
-    const float scale = __half2float(__ushort_as_half(__ldcg(block)));
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            const uint32_t two = __ldcg(block + 1 + h * 8 + t * 2 + e);
-            out.v[4 * h + 2 * e] = scale * static_cast<float>(static_cast<int8_t>(two));
-            out.v[4 * h + 2 * e + 1] = scale * static_cast<float>(static_cast<int8_t>(two >> 8));
-        }
-    return out;
+    return n - 1;
 }
 
-// A row's q8_0 form of 32-wide blocks: scale (rounded to f16) and integers.
-__device__ __forceinline__ float q8_block(const Lane8 &x, int (&q)[8]) {
-    float largest = largest_size(x);
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-    const float scale = largest / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) q[i] = __float2int_rn(x.v[i] * inverse);
-    return __half2float(__float2half_rn(scale));
+template <int kGroups>
+__device__ __forceinline__ AttentionItem describe_item(const StepArgs &s, int index) {
+    const int sequence = sequence_of_item(s, index);
+    const SeqPlan plan = s.plans[sequence];
+    const pj_seq &seq = s.seqs[sequence];
+    const unsigned group = head_group(s), n_kv = s.shape.n_head_kv;
+    const bool apart = plan.partial >= 0;
+    const unsigned n_segments = apart ? plan.n_segments : 1, rest = index - plan.first_item, tile = rest / n_segments;
+    AttentionItem item;
+    item.index = index;
+    item.sequence = sequence;
+    item.row_begin = seq.row_begin;
+    item.n_columns = seq.n_rows * group;
+    item.first_position = __ldg(s.row_position + seq.row_begin);
+    item.page_begin = seq.page_begin;
+    item.kv_head = tile % n_kv;
+    item.first_column = tile / n_kv * 8 * kGroups;
+    const unsigned last_column = min(item.first_column + 8 * kGroups, item.n_columns) - 1;
+    const int segment = rest % n_segments, last = item.first_position + last_column / group;
+    item.begin = segment_begin(segment);
+    item.end = apart ? min(segment_begin(segment + 1), last + 1) : last + 1;
+    return item;
 }
 
-__device__ __forceinline__ void store_kv(uint8_t *row, int type, const Lane8 &x, int lane) {
-    const int b = lane >> 2, t = lane & 3;
-    if (type == PJ_KV_F16) {
-        __half2 *at = reinterpret_cast<__half2 *>(row + (b * 32 + t * 4) * 2);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            at[h * 8] = __floats2half2_rn(x.v[4 * h], x.v[4 * h + 1]);
-            at[h * 8 + 1] = __floats2half2_rn(x.v[4 * h + 2], x.v[4 * h + 3]);
-        }
-        return;
+// The CTA's first item from `index` on that has positions: early rows of a chunk may end before a segment.
+template <int kGroups>
+__device__ __forceinline__ AttentionItem find_item(const StepArgs &s, int index) {
+    for (; index < s.n_attention_items; index += gridDim.x) {
+        const AttentionItem item = describe_item<kGroups>(s, index);
+        if (item.exists()) return item;
     }
-    int q[8];
-    const float scale = q8_block(x, q);
-    uint16_t *block = reinterpret_cast<uint16_t *>(row + b * 34);
-    if (t == 0) block[0] = __half_as_ushort(__float2half_rn(scale));
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-            block[1 + h * 8 + t * 2 + e] =
-                static_cast<uint16_t>((q[4 * h + 2 * e] & 255) | (q[4 * h + 2 * e + 1] & 255) << 8);
+    return {};
 }
 
-// Rotates the first 64 columns: pairs (i, i + 32) are lanes 4 apart.
-__device__ __forceinline__ void rope(Lane8 &x, const float *cos, const float *sin, int lane) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float other = __shfl_xor_sync(~0u, x.v[i], 4);
-        if (lane >= 8) continue;
-        const int column = (lane & 3) * 4 + (i >> 2) * 16 + (i & 3);
-        const float c = cos[column], s = sin[column];
-        x.v[i] = lane < 4 ? x.v[i] * c - other * s : other * s + x.v[i] * c;
-    }
-}
-
-__device__ __forceinline__ uint8_t *page_of(const StepArgs &s, const pj_seq &seq, int position) {
-    return s.buf.pool + s.page_table[seq.page_begin + position / s.page_tokens] * s.buf.page_bytes;
-}
-
-__device__ __forceinline__ int64_t k_offset(const StepArgs &s, int layer, int head) {
-    return layer * s.buf.kv_layer_bytes + head * s.buf.k_head_bytes;
-}
-
-__device__ __forceinline__ int64_t v_offset(const StepArgs &s, int layer, int head) {
-    return layer * s.buf.kv_layer_bytes + s.shape.n_head_kv * s.buf.k_head_bytes + head * s.buf.v_head_bytes;
-}
-
-__device__ __forceinline__ void normalize_and_rotate(const StepArgs &s, Lane8 &x, const float *weight, int row,
-                                                     int lane) {
-    const float r = 1.0f / sqrtf(square_sum(x) / kHeadDim + s.shape.rms_eps);
-    x = multiply(scale(x, r), load256(weight, lane));
-    rope(x, s.cos + row * 32, s.sin + row * 32, lane);
-    if (s.k_rotation) hadamard<256>(x, lane);
-}
-
-// Queries to the query buffer, keys and values to their pages.
-__device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op) {
-    const int n_q = s.shape.n_head, n_kv = s.shape.n_head_kv, per_row = n_q + 2 * n_kv;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * per_row, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / per_row), which = static_cast<int>(item % per_row);
-        if (which < n_q) {
-            Lane8 q = product256(s, op.input[0], row, which * 2 * kHeadDim, lane);
-            normalize_and_rotate(s, q, op.norm, row, lane);
-            if (s.kv_type_k == PJ_KV_Q8_0) {
-                int integers[8];
-                const float scale = q8_block(q, integers);
-#pragma unroll
-                for (int i = 0; i < 8; ++i) q.v[i] = scale * static_cast<float>(integers[i]);
-            }
-            store256(s.buf.query + (static_cast<int64_t>(row) * n_q + which) * kHeadDim, lane, q);
-            return;
-        }
-        const int position = s.row_position[row], offset = position % s.page_tokens;
-        uint8_t *page = page_of(s, s.seqs[s.row_seq[row]], position);
-        if (which < n_q + n_kv) {
-            const int head = which - n_q;
-            Lane8 k = product256(s, op.input[1], row, head * kHeadDim, lane);
-            normalize_and_rotate(s, k, op.norm2, row, lane);
-            store_kv(page + k_offset(s, op.layer, head) + offset * kv_row_bytes(s.kv_type_k), s.kv_type_k, k, lane);
-        } else {
-            const int head = which - n_q - n_kv;
-            Lane8 v = product256(s, op.input[2], row, head * kHeadDim, lane);
-            if (s.v_rotation) hadamard<64>(v, lane);
-            store_kv(page + v_offset(s, op.layer, head) + offset * kv_row_bytes(s.kv_type_v), s.kv_type_v, v, lane);
-        }
-    });
-}
-
-struct Softmax {
-    float largest, sum;
-    Lane8 values;
+// Places of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
+struct TilePlaces {
+    const uint8_t *k, *v;
 };
 
-// n <= kTogether positions join: one new maximum, then values in order.
-constexpr int kTogether = 4;  // positions whose loads are in flight at a time
+__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
+                                                  int lane) {
+    const int at = min(position + (lane >> 2) * kBlockTokens, item.end - 1);
+    const KvPlace place = kv_place(s, s.page_table + item.page_begin, at);
+    return {place.page + k_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_k),
+            place.page + v_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_v)};
+}
 
-__device__ __forceinline__ void add_positions(Softmax &m, const float (&score)[kTogether], const Lane8 (&v)[kTogether],
-                                              int n) {
-    float largest = m.largest;
+__device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int lane) {
+    return reinterpret_cast<const uint8_t *>(__shfl_sync(~0u, reinterpret_cast<unsigned long long>(place), lane));
+}
+
+__device__ __forceinline__ uint4 load_operand(const uint8_t *at, int lane) {
+    return __ldcg(reinterpret_cast<const uint4 *>(at) + lane);
+}
+
+template <int kType>
+__device__ __forceinline__ void load_keys(KeyBatch<kType> &k, const TilePlaces &places, int batch, int warp, int lane) {
+    const uint8_t *block = place_from(places.k, 4 * warp);
 #pragma unroll
-    for (int j = 0; j < kTogether; ++j)
-        if (j < n) largest = fmaxf(largest, score[j]);
-    const float keep = expf(m.largest - largest);
-    m.largest = largest;
-    m.sum *= keep;
+    for (int i = 0; i < kLoads; ++i) k.words[i] = load_operand(block + (batch * kLoads + i) * 512, lane);
+    if (kType == PJ_KV_Q8_0) k.scales = __ldcg(reinterpret_cast<const uint2 *>(block + kScalesAt) + lane);
+}
+
+template <int kType>
+__device__ __forceinline__ void load_values(ValueBatch<kType> &v, const uint8_t *place, int batch, int warp, int lane) {
+    constexpr int n = kLoadsPerBlock<kType>;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) m.values.v[i] *= keep;
+    for (int block = 0; block < kBatchBlocks<kType>; ++block) {
+        const uint8_t *at = place_from(place, 4 * (batch * kBatchBlocks<kType> + block)) + warp * n * 512;
 #pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
-        if (j >= n) break;
-        const float weight = expf(score[j] - largest);
-        m.sum += weight;
+        for (int i = 0; i < n; ++i) v.words[block * n + i] = load_operand(at + i * 512, lane);
+    }
+    if (kType == PJ_KV_Q8_0)
+        v.scales = __ldcg(reinterpret_cast<const uint2 *>(place + kScalesAt) + warp * 4 + (lane & 3));
+}
+
+// 0xffff for each half of a pair of positions that lies before `n`.
+__device__ __forceinline__ uint32_t pair_mask(int first, int n) {
+    return (first < n ? 0xffffu : 0u) | (first + 1 < n ? 0xffff0000u : 0u);
+}
+
+// Positions from n_positions of the tile on may hold anything, even NaN, which a weight of zero would not hide.
+__device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_Q8_0> &v, int, int n_positions, int lane) {
+    const int first = (lane >> 2) * kBlockTokens + 2 * (lane & 3);
+    v.scales.x &= pair_mask(first, n_positions);
+    v.scales.y &= pair_mask(first + 8, n_positions);
+}
+
+__device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_F16> &v, int batch, int n_positions, int lane) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) m.values.v[i] = fmaf(weight, v[j].v[i], m.values.v[i]);
+    for (int i = 0; i < kLoads; ++i) {
+        const int block = batch * kBatchBlocks<PJ_KV_F16> + i / kLoadsPerBlock<PJ_KV_F16>;
+        const int first = block * kBlockTokens + 2 * (lane & 3);
+        const uint32_t low = pair_mask(first, n_positions), high = pair_mask(first + 8, n_positions);
+        v.words[i] = make_uint4(v.words[i].x & low, v.words[i].y & high, v.words[i].z & low, v.words[i].w & high);
     }
 }
 
-__device__ __forceinline__ void merge(Softmax &m, float largest2, float sum2, const Lane8 &values) {
-    if (sum2 == 0) return;
-    const float largest = fmaxf(m.largest, largest2);
-    const float keep = expf(m.largest - largest), take = expf(largest2 - largest);
-    m.largest = largest;
-    m.sum = m.sum * keep + sum2 * take;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) m.values.v[i] = m.values.v[i] * keep + values.v[i] * take;
+// The queries of an item, as A operands. Scores come out in units of log2.
+__device__ __forceinline__ float score_factor() { return 1.4426950408889634f / 16.0f; }
+static_assert(kHeadDim == 16 * 16, "score_factor: 1 / sqrt(kHeadDim)");
+
+// Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
+__device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
+    const unsigned group = head_group(s), at = item.first_column + column;
+    if (static_cast<int>(at) >= item.n_columns) return -1;
+    return (item.row_begin + at / group) * s.shape.n_head + item.kv_head * group + at % group;
 }
 
-// One warp over its positions of a segment, for H query heads.
-template <int H>
-__device__ __forceinline__ void attend_positions(const StepArgs &s, const Op &op, const pj_seq &seq, const float *query,
-                                                 int kv_head, int first, int last, Softmax (&m)[H]) {
-    const int lane = threadIdx.x & 31;
-    Lane8 q[H];
+__device__ __forceinline__ uint2 query_bytes(const StepArgs &s, int index, int lane) {
+    if (index < 0) return make_uint2(0, 0);
+    return __ldcg(reinterpret_cast<const uint2 *>(reinterpret_cast<const QueryQ8 *>(s.buf.query)[index].words) + lane);
+}
+
+template <int kGroups>
+__device__ __forceinline__ void stage_queries(const StepArgs &s, const AttentionItem &item,
+                                              AttentionShared<PJ_KV_Q8_0, kGroups> &shared, int warp, int lane) {
+    constexpr int kColumns = 8 * kGroups;
+    const int g = lane >> 2, t = lane & 3;
 #pragma unroll
-    for (int h = 0; h < H; ++h) {
-        q[h] = load256(query + h * kHeadDim, lane);
-        m[h] = {kNoScore, 0.0f, {}};
+    for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
+        const uint2 low = query_bytes(s, query_index(s, item, 16 * tile + g), 4 * warp + t);
+        uint2 high = make_uint2(0, 0);
+        if (2 * tile + 1 < kGroups) high = query_bytes(s, query_index(s, item, 16 * tile + 8 + g), 4 * warp + t);
+        shared.query[tile * 8 + warp][lane] = make_uint4(low.x, high.x, low.y, high.y);
     }
-    const float factor = 1.0f / sqrtf(static_cast<float>(kHeadDim));
-    const int64_t k_at = k_offset(s, op.layer, kv_head), v_at = v_offset(s, op.layer, kv_head);
-    const int64_t k_bytes = kv_row_bytes(s.kv_type_k), v_bytes = kv_row_bytes(s.kv_type_v);
-    // Multiples of 4 from the segment's start, so always in one page.
-    for (int position = first; position < last; position += kTogether) {
-        const uint8_t *page = page_of(s, seq, position);
-        const int offset = position % s.page_tokens, n = min(kTogether, last - position);
-        Lane8 k[kTogether], v[kTogether];
+    if (lane >= kColumns) return;
+    const int index = query_index(s, item, lane);
+    const float *scale = reinterpret_cast<const QueryQ8 *>(s.buf.query)[max(index, 0)].scale;
+    shared.query_scale[warp][lane] = index < 0 ? 0.0f : __ldcg(scale + warp) * score_factor();
+}
+
+__device__ __forceinline__ float4 query_floats(const StepArgs &s, int index, int at) {
+    if (index < 0) return make_float4(0, 0, 0, 0);
+    const float4 q =
+        __ldcg(reinterpret_cast<const float4 *>(s.buf.query + static_cast<int64_t>(index) * kHeadDim + at));
+    const float f = score_factor();
+    return make_float4(q.x * f, q.y * f, q.z * f, q.w * f);
+}
+
+template <int kGroups>
+__device__ __forceinline__ void stage_queries(const StepArgs &s, const AttentionItem &item,
+                                              AttentionShared<PJ_KV_F16, kGroups> &shared, int warp, int lane) {
+    const int g = lane >> 2, t = lane & 3;
 #pragma unroll
-        for (int j = 0; j < kTogether; ++j) {
-            const int at = offset + min(j, n - 1);  // beyond the last: loaded again, not used
-            k[j] = load_kv(page + k_at + at * k_bytes, s.kv_type_k, lane);
-            v[j] = load_kv(page + v_at + at * v_bytes, s.kv_type_v, lane);
+    for (int j = warp; j < 16; j += kConsumerWarps) {
+        const float4 x = query_floats(s, query_index(s, item, g), 16 * j + 4 * t);
+        float4 y = make_float4(0, 0, 0, 0);
+        if (kGroups > 1) y = query_floats(s, query_index(s, item, 8 + g), 16 * j + 4 * t);
+        uint4 high, low;
+        split_halves(x.x, x.y, high.x, low.x);
+        split_halves(y.x, y.y, high.y, low.y);
+        split_halves(x.z, x.w, high.z, low.z);
+        split_halves(y.z, y.w, high.w, low.w);
+        shared.query[j][lane] = high;
+        shared.query[16 + j][lane] = low;
+    }
+}
+
+// What the warps share of an item. Other items are done with it: a barrier after their last scores.
+template <int kType, int kGroups>
+__device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionItem &item,
+                                           AttentionShared<kType, kGroups> &shared, int turn, int warp, int lane) {
+    stage_queries(s, item, shared, warp, lane);
+    if (warp > 0 || lane >= 8 * kGroups) return;
+    if (lane == 0) shared.item[turn] = item;
+    const unsigned column = item.first_column + lane;
+    shared.last[lane] =
+        static_cast<int>(column) < item.n_columns ? item.first_position + static_cast<int>(column / head_group(s)) : -1;
+}
+
+// A segment's softmax of the lane's columns.
+template <int kGroups>
+struct Columns {
+    float largest[kGroups], sum[kGroups], values[kGroups][4][2];
+};
+
+template <int kGroups>
+__device__ __forceinline__ Columns<kGroups> no_positions() {
+    Columns<kGroups> columns = {};
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) columns.largest[c] = kNoScore;
+    return columns;
+}
+
+// Scores of positions that a column does not see become kNoScore. first: of the lane's positions.
+template <int kType, int kGroups>
+__device__ __forceinline__ void hide_scores(const AttentionShared<kType, kGroups> &shared, int first,
+                                            float (&score)[kGroups][4], int lane) {
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        const int last = shared.last[8 * c + (lane >> 2)];
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot)
+            if (first + (slot & 1) + (slot & 2) * 4 > last) score[c][slot] = kNoScore;
+    }
+}
+
+template <int kType, int kGroups>
+__device__ __forceinline__ void share_largest(AttentionShared<kType, kGroups> &shared, const float (&score)[kGroups][4],
+                                              int warp, int lane) {
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        float largest = fmaxf(fmaxf(score[c][0], score[c][1]), fmaxf(score[c][2], score[c][3]));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+        if ((lane & 3) == 0) shared.largest[8 * c + (lane >> 2)][warp] = largest;
+    }
+}
+
+// Eight values of a column, one per warp.
+struct OfWarps {
+    float4 a, b;
+};
+
+__device__ __forceinline__ OfWarps of_warps(const float (&values)[kConsumerWarps]) {
+    const float4 *at = reinterpret_cast<const float4 *>(values);
+    return {at[0], at[1]};
+}
+
+// Scores to weights, after share_largest of all warps.
+template <int kType, int kGroups>
+__device__ __forceinline__ void weigh_scores(AttentionShared<kType, kGroups> &shared, const float (&score)[kGroups][4],
+                                             Columns<kGroups> &columns, int warp, int lane) {
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        const OfWarps of = of_warps(shared.largest[8 * c + (lane >> 2)]);
+        const float first = fmaxf(fmaxf(of.a.x, of.a.y), fmaxf(of.a.z, of.a.w));
+        const float second = fmaxf(fmaxf(of.b.x, of.b.y), fmaxf(of.b.z, of.b.w));
+        const float largest = fmaxf(columns.largest[c], fmaxf(first, second));
+        const float keep = exp2_of(columns.largest[c] - largest), one = largest - kWeightBits;
+        columns.largest[c] = largest;
+        float weight[4];
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot)
+            weight[slot] = score[c][slot] == kNoScore ? 0.0f : exp2_of(score[c][slot] - one);
+        columns.sum[c] = columns.sum[c] * keep + ((weight[0] + weight[1]) + (weight[2] + weight[3]));
+        shared.weight[warp][c][lane] = make_float4(weight[0], weight[1], weight[2], weight[3]);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+            columns.values[c][n][0] *= keep;
+            columns.values[c][n][1] *= keep;
         }
-#pragma unroll
-        for (int h = 0; h < H; ++h) {
-            float score[kTogether];
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) {
-                score[j] = 0;
-#pragma unroll
-                for (int i = 0; i < 8; ++i) score[j] = fmaf(q[h].v[i], k[j].v[i], score[j]);
-            }
-#pragma unroll
-            for (int step = 16; step > 0; step /= 2)
-#pragma unroll
-                for (int j = 0; j < kTogether; ++j) score[j] += __shfl_xor_sync(~0u, score[j], step);
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) score[j] *= factor;
-            add_positions(m[h], score, v, n);
-        }
     }
 }
 
-__device__ __forceinline__ void share256(float *shared, int lane, const Lane8 &x) {
-    float4 *at = reinterpret_cast<float4 *>(shared + lane_column(lane));
-    at[0] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
-    at[4] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
-}
-
-static_assert(3 * kConsumerWarps * kPartialFloats * 4 <= kScratchBytes, "partials of three heads");
-
-// H heads from head `first_head` of the group on, by all consumer warps: the merged softmax of head h
-// ends in `total` of warp h.
-template <int H>
-__device__ __noinline__ void attend_heads(const StepArgs &s, const Op &op, int row, int kv_head, int first_head,
-                                          int segment, float *shared, Softmax &total) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = s.shape.n_head / s.shape.n_head_kv;
-    const int first = segment * kSegment + warp * (kSegment / kConsumerWarps);
-    const int last = min(first + kSegment / kConsumerWarps, s.row_position[row] + 1);
-    const float *query =
-        s.buf.query + (static_cast<int64_t>(row) * s.shape.n_head + kv_head * group + first_head) * kHeadDim;
-    Softmax m[H];
-    attend_positions<H>(s, op, s.seqs[s.row_seq[row]], query, kv_head, first, last, m);
+template <int kType, int kGroups>
+__device__ __forceinline__ void share_sums(AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
+                                           int warp, int lane) {
 #pragma unroll
-    for (int h = 0; h < H; ++h) {
-        float *mine = shared + (h * kConsumerWarps + warp) * kPartialFloats;
-        if (lane == 0) mine[0] = m[h].largest, mine[1] = m[h].sum;
-        share256(mine + kPartialHeader, lane, m[h].values);
+    for (int c = 0; c < kGroups; ++c) {
+        float sum = columns.sum[c];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if ((lane & 3) == 0) shared.sum[8 * c + (lane >> 2)][warp] = sum;
     }
-    consumers_sync();
-    if (warp >= first_head && warp < first_head + H) {
-        total = {kNoScore, 0.0f, {}};
-        const float *part = shared + (warp - first_head) * kConsumerWarps * kPartialFloats;
-        for (int w = 0; w < kConsumerWarps; ++w, part += kPartialFloats) {
-            const float4 *values = reinterpret_cast<const float4 *>(part + kPartialHeader + lane_column(lane));
-            merge(total, part[0], part[1], make_lane8(values[0], values[4]));
-        }
-    }
-    consumers_sync();
 }
 
-// The whole group, three heads at a time: more would not fit into registers beside the loads in flight.
-__device__ __forceinline__ Softmax attend_segment(const StepArgs &s, const Op &op, int row, int kv_head, int segment,
-                                                  float *shared) {
-    const int group = s.shape.n_head / s.shape.n_head_kv;
-    Softmax total = {kNoScore, 0.0f, {}};
-    int head = 0;
-    for (; head + 3 <= group; head += 3) attend_heads<3>(s, op, row, kv_head, head, segment, shared, total);
-    for (; head + 2 <= group; head += 2) attend_heads<2>(s, op, row, kv_head, head, segment, shared, total);
-    if (head < group) attend_heads<1>(s, op, row, kv_head, head, segment, shared, total);
+// The lane's eight outputs of a column.
+struct Outputs {
+    float4 low, high;
+};
+
+__device__ __forceinline__ Outputs outputs_of(const float (&values)[4][2]) {
+    return {make_float4(values[0][0], values[0][1], values[1][0], values[1][1]),
+            make_float4(values[2][0], values[2][1], values[3][0], values[3][1])};
+}
+
+__device__ __forceinline__ float4 merge4(float4 total, float4 part, const MergeFactors &f) {
+    return make_float4(total.x * f.keep + part.x * f.take, total.y * f.keep + part.y * f.take,
+                       total.z * f.keep + part.z * f.take, total.w * f.keep + part.w * f.take);
+}
+
+__device__ __forceinline__ float4 scale4(float4 x, float f) { return make_float4(x.x * f, x.y * f, x.z * f, x.w * f); }
+
+// Merges a finished segment into the head, as op_merge_heads does; its values so far are in memory.
+// Returns the softmax of the segments so far. The first segment has a sum for every column.
+__device__ __forceinline__ Softmax add_to_head(float *head, Softmax total, const Softmax &segment, const Outputs &part,
+                                               bool last) {
+    float4 *at = reinterpret_cast<float4 *>(head);
+    Outputs values = {};
+    if (total.sum > 0) values = {at[0], at[1]};
+    if (segment.sum > 0) {
+        const MergeFactors f = merge(total, segment.largest, segment.sum);
+        values = {merge4(values.low, part.low, f), merge4(values.high, part.high, f)};
+    }
+    if (last) values = {scale4(values.low, 1.0f / total.sum), scale4(values.high, 1.0f / total.sum)};
+    at[0] = values.low;
+    at[1] = values.high;
     return total;
 }
 
-__device__ __forceinline__ float *partial_of(const StepArgs &s, const SeqPlan &plan, const pj_seq &seq, int row,
-                                             int head) {
-    return s.buf.partial + plan.partial +
-           (static_cast<int64_t>(row - seq.row_begin) * s.shape.n_head + head) * plan.n_segments * kPartialFloats;
-}
-
-// Rows of short steps: one segment per item, merged by op_merge_heads. Rows of long prompts (no room
-// for partials): all segments of a row in order, the finished head in Buffers::heads.
-__device__ __forceinline__ void attend(const StepArgs &s, const Op &op, int row, int kv_head, int segment,
-                                       float *shared) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = s.shape.n_head / s.shape.n_head_kv;
-    const int index = s.row_seq[row], last_segment = s.row_position[row] / kSegment;
-    const SeqPlan &plan = s.plans[index];
-    const bool whole = plan.partial < 0;
-    if (whole ? segment > 0 : segment > last_segment) return;
-    const int head = kv_head * group + warp;
-    Softmax total = {kNoScore, 0.0f, {}};
-    for (int i = whole ? 0 : segment; i <= (whole ? last_segment : segment); ++i) {
-        const Softmax part = attend_segment(s, op, row, kv_head, i, shared);
-        if (whole)
-            merge(total, part.largest, part.sum, part.values);
-        else
-            total = part;
-    }
-    if (warp >= group) return;
-    if (whole) {
-        store256(s.buf.heads + (static_cast<int64_t>(row) * s.shape.n_head + head) * kHeadDim, lane,
-                 scale(total.values, 1.0f / total.sum));
-    } else {
-        float *out = partial_of(s, plan, s.seqs[index], row, head) + segment * kPartialFloats;
-        if (lane == 0) out[0] = total.largest, out[1] = total.sum;
-        store256(out + kPartialHeader, lane, total.values);
-    }
-}
-
-__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, float *shared) {
-    const int64_t n = static_cast<int64_t>(s.n_rows) * s.shape.n_head_kv * s.n_segments;
-    for (int64_t item = blockIdx.x; item < n; item += gridDim.x) {
-        const int segment = static_cast<int>(item % s.n_segments);
-        const int64_t rest = item / s.n_segments;
-        attend(s, op, static_cast<int>(rest / s.shape.n_head_kv), static_cast<int>(rest % s.shape.n_head_kv), segment,
-               shared);
-    }
-}
-
-// The heads of a row: its segments in order.
-__device__ __forceinline__ Lane8 merged_head(const StepArgs &s, int row, int head, int lane) {
-    const int index = s.row_seq[row];
-    const SeqPlan &plan = s.plans[index];
-    if (plan.partial < 0)
-        return load256(s.buf.heads + (static_cast<int64_t>(row) * s.shape.n_head + head) * kHeadDim, lane);
-    const float *part = partial_of(s, plan, s.seqs[index], row, head);
-    Softmax total = {kNoScore, 0.0f, {}};
-    for (int i = 0; i <= s.row_position[row] / kSegment; ++i, part += kPartialFloats)
-        merge(total, __ldcg(part), __ldcg(part + 1), load256(part + kPartialHeader, lane));
-    return scale(total.values, 1.0f / total.sum);
-}
-
-// Segments in order, gate, and the input of the output projection (a head is one group of 256).
-__device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op) {
-    for_each_warp(static_cast<int64_t>(s.n_rows) * s.shape.n_head, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / s.shape.n_head), head = static_cast<int>(item % s.shape.n_head);
-        Lane8 out = merged_head(s, row, head, lane);
-        if (s.v_rotation) hadamard<64>(out, lane);
-        const Lane8 gate = product256(s, op.input[0], row, (2 * head + 1) * kHeadDim, lane);
+// After share_sums of all warps. position: any of the segment.
+template <int kType, int kGroups>
+__device__ __forceinline__ void finish_segment(const StepArgs &s, const AttentionItem &item, int position, bool last,
+                                               AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
+                                               int warp, int lane) {
+    const SeqPlan plan = s.plans[item.sequence];
+    const int segment = segment_of(position), t = lane & 3, dim = 32 * warp + 8 * t;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) out.v[i] *= sigmoid(gate.v[i]);
-        quantize(s, op, row, head, out, lane);
-    });
+    for (int c = 0; c < kGroups; ++c) {
+        const int column = 8 * c + (lane >> 2), index = query_index(s, item, column);
+        const OfWarps of = of_warps(shared.sum[column]);
+        const float sum = ((((((of.a.x + of.a.y) + of.a.z) + of.a.w) + of.b.x) + of.b.y) + of.b.z) + of.b.w;
+        const unsigned n_head = s.shape.n_head, row = index / n_head, head = index % n_head;
+        const Outputs part = outputs_of(columns.values[c]);
+        if (index < 0) continue;
+        if (plan.partial < 0) {
+            const Softmax before = segment ? shared.total[segment & 1][column] : Softmax{};
+            const Softmax after =
+                add_to_head(head_of(s, row, head) + dim, before, {columns.largest[c], sum}, part, last);
+            if (warp == 0 && t == 0) shared.total[(segment + 1) & 1][column] = after;
+            continue;
+        }
+        float *out = partials_of(s, plan, row - item.row_begin, head) + segment * kPartialFloats;
+        if (warp == 0 && t == 0) *reinterpret_cast<float2 *>(out) = make_float2(columns.largest[c], sum);
+        float4 *values = reinterpret_cast<float4 *>(out + kPartialHeader + dim);
+        values[0] = part.low;
+        values[1] = part.high;
+    }
+}
+
+// All items of the CTA. Values come while a tile's scores are computed, the next tile's keys, perhaps the
+// next item's, while its values are multiplied. Of f16, that is so for the first half.
+template <int kKeyType, int kValueType, int kGroups>
+__device__ __noinline__ void attend(const StepArgs &s, int layer, const AttentionItem first, TilePlaces places,
+                                    float *scratch) {
+    using Shared = AttentionShared<kKeyType, kGroups>;
+    Shared &shared = *reinterpret_cast<Shared *>(scratch);
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    KeyBatch<kKeyType> keys;
+    load_keys(keys, places, 0, warp, lane);
+    stage_item(s, first, shared, 0, warp, lane);
+    consumers_sync();
+    Columns<kGroups> columns = no_positions<kGroups>();
+    int turn = 0;
+    for (int position = first.begin;;) {
+        // In shared memory, not in registers: they are short.
+        const AttentionItem &item = shared.item[turn];
+        const uint8_t *const value_place = places.v;
+        ValueBatch<kValueType> values;
+        load_values(values, value_place, 0, warp, lane);
+        float score[kGroups][4] = {};
+#pragma unroll
+        for (int batch = 0; batch < kBatches<kKeyType>; ++batch) {
+            if (batch) load_keys(keys, places, batch, warp, lane);
+            multiply_keys(shared, keys, batch, score, lane);
+        }
+        const int n_positions = item.end - position, next_position = position + kTileTokens;
+        const bool item_ends = n_positions <= kTileTokens;
+        bool more = true;
+        if (item_ends) {
+            const AttentionItem next = find_item<kGroups>(s, item.index + gridDim.x);
+            more = next.exists();
+            if (more) places = find_places(s, layer, next, next.begin, lane);
+        } else {
+            places = find_places(s, layer, item, next_position, lane);
+        }
+        if (more) load_keys(keys, places, 0, warp, lane);
+        hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
+        share_largest(shared, score, warp, lane);
+        consumers_sync();
+        weigh_scores(shared, score, columns, warp, lane);
+        consumers_sync();
+        const int n_blocks = min((n_positions + kBlockTokens - 1) / kBlockTokens, kConsumerWarps);
+#pragma unroll
+        for (int batch = 0; batch < kBatches<kValueType>; ++batch) {
+            if (batch) load_values(values, value_place, batch, warp, lane);
+            if (n_positions < kTileTokens) clear_values(values, batch, n_positions, lane);
+            multiply_values(shared, values, batch, n_blocks, columns.values, lane);
+        }
+        if (item_ends || segment_of(next_position) != segment_of(position)) {
+            share_sums(shared, columns, warp, lane);
+            if (item_ends && more)
+                stage_item(s, find_item<kGroups>(s, item.index + gridDim.x), shared, turn ^ 1, warp, lane);
+            consumers_sync();
+            finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
+            columns = no_positions<kGroups>();
+        }
+        if (!more) return;
+        if (item_ends) turn ^= 1;
+        position = item_ends ? shared.item[turn].begin : next_position;
+    }
+}
+
+template <int kKeyType, int kGroups>
+__device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const AttentionItem &first,
+                                           const TilePlaces &places, float *scratch) {
+    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
+    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
+}
+
+__device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int lane) {
+    for (int at = lane * 128; at < bytes; at += 32 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(block + at));
+}
+
+// The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.
+template <int kGroups, class Wait>
+__device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, float *scratch, const Wait &wait) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
+    TilePlaces places = {};
+    if (first.exists()) {
+        places = find_places(s, layer, first, first.begin, lane);
+        prefetch(place_from(places.k, 4 * warp), block_bytes(s.kv_type_k), lane);
+        prefetch(place_from(places.v, 4 * warp), block_bytes(s.kv_type_v), lane);
+    }
+    wait();
+    if (!first.exists()) return;
+    if constexpr (kGroups <= most_column_groups(PJ_KV_F16))
+        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
+    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
+}
+
+template <class Wait>
+__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, float *scratch, const Wait &wait) {
+    if (s.column_groups == 1) return attend_groups<1>(s, op.layer, scratch, wait);
+    if (s.column_groups == 2) return attend_groups<2>(s, op.layer, scratch, wait);
+    if (s.column_groups == 3) return attend_groups<3>(s, op.layer, scratch, wait);
+    attend_groups<4>(s, op.layer, scratch, wait);
 }
 
 }  // namespace pj::cuda

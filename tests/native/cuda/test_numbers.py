@@ -141,18 +141,11 @@ def test_more_output_rows_than_one_pass_holds(tiny_model: MakeModel) -> None:
                 assert result.hidden.shape == (100, engine.n_embd) and np.isfinite(result.hidden).all()
 
 
-def test_pages_and_states_move_between_cpu_and_gpu(tiny_model: MakeModel) -> None:
-    """Both backends store the same bytes in the same places: a prompt read by one is continued by the other."""
+def test_states_and_pages_have_the_cpus_sizes(tiny_model: MakeModel) -> None:
+    """What a budget of host memory holds does not depend on the device. Pages have another order of bytes."""
     model, sizes = tiny_model("Q4_K_M"), {"n_pages": 4, "n_state_slots": 2, "max_rows": 128}
-    tokens = tokens_of(model, 90)
     with NativeEngine(model, EngineConfig(**sizes)) as cpu, NativeEngine(model, cuda_config(**sizes)) as gpu:
         assert (gpu.state_bytes, gpu.page_bytes) == (cpu.state_bytes, cpu.page_bytes)
-        expected = run_alone(cpu, tokens, 90)
-        cpu.step(make_batch(Part(tokens[:70], pages=range(4), flags=0)))
-        gpu.state_write(1, cpu.state_read(0))
-        gpu.pages_write(range(4), cpu.pages_read(range(4)))
-        logits = gpu.step(make_batch(Part(tokens[70:], 70, 1, range(4)))).logits
-        assert mean_kl(logits, expected[70:]) < KL_LIMIT["Q4_K_M"]
 
 
 def test_what_does_not_fit_is_refused(tiny_model: MakeModel, synthetic_model: MakeModel) -> None:
