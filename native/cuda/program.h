@@ -16,8 +16,8 @@ enum class OpKind : int32_t {
     kMtpInput,    // act = quantised [norm(embedding) ; norm(row_hidden)]
     kResidual,    // x += input parts (if any); act = quantised x * norm; square_sums
     kGemm,        // parts = weight * act (* row factor)
-    kGdn,         // convolution, recurrence and gated norm of every (sequence, value head) -> heads
-    kQuantHeads,  // act = quantised heads
+    kGdn,         // convolution and recurrence of every (sequence, value head) -> heads
+    kQuantHeads,  // act = quantised gated norm of heads; GDN windows and pending rows advance
     kRotate,      // query/key norm, rope, KV store
     kAttention,   // partial results per (sequence, kv head, segment, rows)
     kMergeHeads,  // merge partials, gate, act = quantised heads

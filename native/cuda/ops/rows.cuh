@@ -46,14 +46,6 @@ __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op) {
     });
 }
 
-__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op) {
-    const int groups = op.width / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        const int row = static_cast<int>(item / groups), group = static_cast<int>(item % groups);
-        quantize(s, op, row, group, load256(s.buf.heads + item * 256, lane), lane);
-    });
-}
-
 __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op) {
     const int groups = op.width / 256;
     for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
