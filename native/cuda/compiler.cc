@@ -266,7 +266,6 @@ class Compiler {
         Op &op = add(OpKind::kGdn);
         op.layer = layer;
         reads(op, {in[0], in[1], in[2], in[3]});
-        op.norm = weights_.vector(w.norm);
         op.conv = weights_.vector(w.conv);
         op.dt_bias = weights_.vector(w.dt_bias);
         op.a = weights_.vector(w.a);
@@ -274,6 +273,7 @@ class Compiler {
         Op &heads = add(OpKind::kQuantHeads);
         heads.layer = layer;
         reads(heads, {in[0], in[1], in[2], in[3]});
+        heads.norm = weights_.vector(w.norm);
         writes(heads, shape_.gdn_value_width(), {&w.output});
         barrier();
         residual_ = gemm_residual(w.output);

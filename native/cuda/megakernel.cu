@@ -8,6 +8,7 @@
 #include "cuda/loaders.cuh"
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
+#include "cuda/ops/gdn_heads.cuh"
 #include "cuda/ops/gemm_generic.cuh"
 #include "cuda/ops/merge_heads.cuh"
 #include "cuda/ops/rotate.cuh"
@@ -119,11 +120,9 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
         case OpKind::kGemm:
             return op_gemm(s, op, shared, uses, wait);
         case OpKind::kGdn:
-            wait();
-            return op_gdn(s, op, scratch);
+            return op_gdn(s, op, scratch, wait);
         case OpKind::kQuantHeads:
-            op_quantize_heads(s, op, wait);
-            return op_advance(s, op);
+            return op_quantize_heads(s, op, wait);
         case OpKind::kRotate:
             return op_rotate(s, op, scratch, wait);
         case OpKind::kAttention:
@@ -200,18 +199,19 @@ __device__ __forceinline__ pj_seq accepted_rows(int slot, int n) {
     return seq;
 }
 
-// One CTA per (layer, value head).
+// One CTA per (layer, half of a value head).
 __global__ void __launch_bounds__(256) commit_states(const StepArgs *args, const Op *ops, int slot, int n) {
     __shared__ GdnScratch scratch;
-    const int heads = args->shape.n_gdn_head_v;
-    gdn_head(*args, gdn_op(ops, blockIdx.x / heads), accepted_rows(slot, n), blockIdx.x % heads, scratch);
+    const int items = args->shape.n_gdn_head_v * 2, i = blockIdx.x % items;
+    const GdnItem item(*args, gdn_op(ops, blockIdx.x / items), accepted_rows(slot, n), i / 2, i % 2);
+    gdn_rows(item, GdnShare(item), scratch);
 }
 
 // One CTA per layer, after commit_states.
 __global__ void __launch_bounds__(256) commit_windows(const StepArgs *args, const Op *ops, int slot, int n) {
-    const Op &op = gdn_op(ops, blockIdx.x);
-    for (int channel = threadIdx.x; channel < gdn_channels(args->shape); channel += 256)
-        advance_channel(*args, op, accepted_rows(slot, n), channel);
+    const GdnInput in(*args, gdn_op(ops, blockIdx.x), accepted_rows(slot, n));
+    for (int i = threadIdx.x >> 5; i < advance_warps(args->shape); i += kConsumerWarps)
+        advance(in, i, threadIdx.x & 31);
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ cudaError_t launch_megakernel(const StepArgs *args, int n_cta, size_t shared_byt
 
 cudaError_t launch_commit(const StepArgs *args, const Op *trunk, int slot, int n, const DeviceShape &shape,
                           cudaStream_t stream) {
-    commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v, 256, 0, stream>>>(args, trunk, slot, n);
+    commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v * 2, 256, 0, stream>>>(args, trunk, slot, n);
     commit_windows<<<shape.n_gdn_layers, 256, 0, stream>>>(args, trunk, slot, n);
     return cudaGetLastError();
 }

@@ -18,8 +18,8 @@ enum class OpKind : int32_t {
     kResidual,    // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
     kNormalize,   // act = quantised x / rms * norm
     kGemm,        // products = weights * act, matrices side by side
-    kGdn,         // convolution, recurrence and gated norm of every (sequence, value head) -> heads
-    kQuantHeads,  // act = quantised heads
+    kGdn,         // convolution and recurrence of every (sequence, value head) -> heads
+    kQuantHeads,  // act = quantised gated norm of heads; GDN windows and pending rows advance
     kRotate,      // query/key norm, rope, KV store
     kAttention,   // partial results per (sequence, kv head, segment, rows)
     kMergeHeads,  // merge partials, gate, act = quantised heads

@@ -13,8 +13,9 @@ namespace pj::cuda {
 
 constexpr int kGroups = 4;  // of two consumer warps, per CTA
 
-// A CTA gets at least a unit per group: small matrices go to few CTAs.
-constexpr int kLeastUnits = kGroups;
+// A CTA gets at least a unit per group and some have two: small matrices go to few CTAs, so that their
+// readers have few pieces to add.
+constexpr int kLeastUnits = kGroups + kGroups / 2;
 
 struct UnitRange {
     int begin, end;

@@ -83,16 +83,6 @@ __device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, const
 }
 
 template <class Wait>
-__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op, const Wait &wait) {
-    wait();
-    const int groups = op.width / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        const RowGroup at(item, groups);
-        quantize(s, op, at.row, at.group, load256(s.buf.heads + item * 256, lane), lane);
-    });
-}
-
-template <class Wait>
 __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
     const int groups = op.width / 256, lane = threadIdx.x & 31;
     const int64_t n = static_cast<int64_t>(s.n_rows) * groups;
