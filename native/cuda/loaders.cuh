@@ -67,7 +67,7 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
         };
         if (!s.wide) return for_each_unit(task, push);
         const int n_rows = gemm_rows(s, task.all_rows);
-        const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows), cursor);
+        const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
         for (int item = items.first; item < items.n; item += gridDim.x) {
             const int block = items.quad(item) * kGroups, n = min(kGroups, task.n_blocks - block);
             for (int k = 0; k < task.k_units; ++k)
@@ -92,13 +92,13 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
             const uint32_t use = counts.next(group, lane);
             ring.wait_empty(use);
             copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile,
-                         tiles * static_cast<int>(sizeof(ActTile)), ring.full + ring.index(use), lane, 0);
+                         tiles * static_cast<int>(sizeof(ActTile)), ring.full_of(use), lane, 0);
         };
         if (!s.wide)
             return for_each_unit(task, [&](int unit, int group) {
                 push(static_cast<int>(static_cast<unsigned>(unit) % task.k_units), 0, n_tiles, group);
             });
-        const int tiles = gemm_tiles(s, n_rows);
+        const int tiles = gemm_tiles(s, n_rows, task.n_blocks);
         const WideItems items(task.n_blocks, n_rows, tiles, cursor);
         for (int item = items.first; item < items.n; item += gridDim.x) {
             const int tile = items.row_group(item) * tiles;

@@ -18,10 +18,9 @@ namespace pj::cuda {
 
 namespace {
 
-struct Shared {
+struct Rings {
     ByteRing weights;
     SlotRing acts;
-    uint8_t *scratch;
 };
 
 // Where the consumers are in the op list.
@@ -39,60 +38,49 @@ struct StageWait {
     __device__ __forceinline__ void alone() const { wait_stage(counter, start, stage); }
 };
 
-__device__ __forceinline__ Shared divide_shared(const StepArgs &s, uint8_t *memory) {
-    Shared out;
-    out.weights.memory = memory;
-    out.weights.bytes = s.ring_bytes;
-    memory += s.ring_bytes;
-    out.acts.slots = memory;
-    out.acts.n_slots = s.wide ? s.act_slots : s.act_slots / kGroups;
-    out.acts.slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
-    memory += static_cast<int64_t>(s.act_slots) * out.acts.slot_bytes;
-    out.scratch = memory;
-    uint64_t *barriers = reinterpret_cast<uint64_t *>(memory + kScratchBytes);
-    out.weights.full = barriers;
-    out.weights.empty = barriers + kRingUses;
-    out.acts.full = barriers + 2 * kRingUses;
-    out.acts.empty = out.acts.full + s.act_slots;
-    out.weights.offset = reinterpret_cast<int32_t *>(out.acts.empty + s.act_slots);
-    return out;
+__device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
+    const int slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
+    const uint32_t slots = shared_address(kActSlots);
+    return {{slots + s.act_slots * slot_bytes, s.ring_bytes},
+            {slots, shared_address(kActFull), shared_address(kActEmpty), s.wide ? s.act_slots : s.act_slots / kGroups,
+             slot_bytes}};
 }
 
 // Readers of a piece of weights are the two warps of a group. So are those of activations, except in
 // wide steps, where all groups multiply the same ones.
-__device__ __forceinline__ void init_rings(const Shared &shared, int act_slots, bool wide) {
+__device__ __forceinline__ void init_rings(int act_slots, bool wide) {
     for (int i = 0; i < kRingUses; ++i) {
-        barrier_init(shared.weights.full + i, full_arrivals());
-        barrier_init(shared.weights.empty + i, 2);
+        barrier_init(ByteRing::full(i), full_arrivals());
+        barrier_init(ByteRing::empty(i), 2);
     }
     for (int i = 0; i < act_slots; ++i) {
-        barrier_init(shared.acts.full + i, full_arrivals());
-        barrier_init(shared.acts.empty + i, wide ? kConsumerWarps : 2);
+        barrier_init(shared_address(kActFull) + i * 8, full_arrivals());
+        barrier_init(shared_address(kActEmpty) + i * 8, wide ? kConsumerWarps : 2);
     }
 }
 
 // Matrices side by side. Activations come when their stage is complete, so a CTA that multiplied any
 // needs no wait of its own. One without units here must not go on to count for the next stage before.
 template <class Wait>
-__device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Shared &shared, RingUses &uses,
+__device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Rings &rings, RingUses &uses,
                                         const Wait &wait) {
-    const SlotRing acts = s.wide ? shared.acts : shared.acts.of(threadIdx.x / 64);
+    const SlotRing acts = s.wide ? rings.acts : rings.acts.of(threadIdx.x / 64);
     const uint32_t acts_before = uses.acts;
     bool waited = false;
     for (int i = 0; i < op.n_gemms; ++i) {
         const Gemm &gemm = op.gemm[i];
         switch (gemm.format) {
             case kTileQ4K:
-                gemm_of_format<kTileQ4K>(s, gemm, shared.weights, acts, uses);
+                gemm_of_format<kTileQ4K>(s, gemm, rings.weights, acts, uses);
                 break;
             case kTileQ5K:
-                gemm_of_format<kTileQ5K>(s, gemm, shared.weights, acts, uses);
+                gemm_of_format<kTileQ5K>(s, gemm, rings.weights, acts, uses);
                 break;
             case kTileQ6K:
-                gemm_of_format<kTileQ6K>(s, gemm, shared.weights, acts, uses);
+                gemm_of_format<kTileQ6K>(s, gemm, rings.weights, acts, uses);
                 break;
             case kTileQ8:
-                gemm_of_format<kTileQ8>(s, gemm, shared.weights, acts, uses);
+                gemm_of_format<kTileQ8>(s, gemm, rings.weights, acts, uses);
                 break;
             default:
                 if (!waited) wait();
@@ -105,9 +93,8 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const S
 }
 
 template <class Wait>
-__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Shared &shared, RingUses &uses,
+__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Rings &rings, RingUses &uses,
                                        const Wait &wait) {
-    float *scratch = reinterpret_cast<float *>(shared.scratch);
     switch (op.kind) {
         case OpKind::kEmbed:
             return op_embed(s, wait);
@@ -118,17 +105,17 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Sh
         case OpKind::kNormalize:
             return op_normalize(s, op, wait);
         case OpKind::kGemm:
-            return op_gemm(s, op, shared, uses, wait);
+            return op_gemm(s, op, rings, uses, wait);
         case OpKind::kGdn:
-            return op_gdn(s, op, scratch, wait);
+            return op_gdn(s, op, wait);
         case OpKind::kQuantHeads:
             return op_quantize_heads(s, op, wait);
         case OpKind::kRotate:
-            return op_rotate(s, op, scratch, wait);
+            return op_rotate(s, op, wait);
         case OpKind::kAttention:
-            return op_attention(s, op, scratch, wait);
+            return op_attention(s, op, wait);
         case OpKind::kMergeHeads:
-            return op_merge_heads(s, op, scratch, wait);
+            return op_merge_heads(s, op, wait);
         case OpKind::kSwiglu:
             return op_swiglu(s, op, wait);
         case OpKind::kSelect:
@@ -148,7 +135,7 @@ __device__ __forceinline__ void copy_words(T &to, const T &from, int thread, int
 
 // The consumers' walk. An op's description comes to shared memory while the one before it runs: first
 // reads from global memory would cost every op a microsecond.
-__device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared, Op (&ops)[2]) {
+__device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, Op (&ops)[2]) {
     const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
     const int fetcher = static_cast<int>(threadIdx.x) - (kConsumerWarps - 1) * 32;  // the last warp
     Walk walk;
@@ -158,7 +145,7 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared,
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
-        run_op(s, op, shared, walk.uses, StageWait{s.buf.barrier, s.barrier_start, walk.stage});
+        run_op(s, op, rings, walk.uses, StageWait{s.buf.barrier, s.barrier_start, walk.stage});
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++walk.stage;
@@ -170,21 +157,20 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Shared &shared,
 }
 
 __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) {
-    extern __shared__ __align__(128) uint8_t memory[];
     __shared__ StepArgs s;
     __shared__ Op ops[2];
     copy_words(s, *args, threadIdx.x, kThreads);
     __syncthreads();
-    const Shared shared = divide_shared(s, memory);
+    const Rings rings = divide_shared(s);
     if (threadIdx.x == 0) {
-        init_rings(shared, s.act_slots, s.wide);
+        init_rings(s.act_slots, s.wide);
         fence_for_copies();
     }
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    if (warp == kConsumerWarps) return load_weights(s, shared.weights, lane);
-    if (warp == kConsumerWarps + 1) return load_activations(s, shared.acts, lane);
-    consume(s, shared, ops);
+    if (warp == kConsumerWarps) return load_weights(s, rings.weights, lane);
+    if (warp == kConsumerWarps + 1) return load_activations(s, rings.acts, lane);
+    consume(s, rings, ops);
 }
 
 __device__ __forceinline__ const Op &gdn_op(const Op *ops, int layer) {

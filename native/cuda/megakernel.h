@@ -7,18 +7,15 @@
 #include <cstdint>
 
 #include "cuda/step_args.h"
-#include "cuda/sync/ring_size.h"
+#include "cuda/sync/shared_layout.h"
 
 namespace pj::cuda {
 
 constexpr int kConsumerWarps = 8;
 constexpr int kThreads = (kConsumerWarps + 2) * 32;  // + weight loader + activation loader
-constexpr int kScratchBytes = 28 * 1024;             // recurrence, attention
 
-// Dynamic shared memory: weight ring, activation ring, scratch, barriers, offsets in the weight ring.
 constexpr size_t shared_bytes(size_t ring_bytes, int act_slots, int pass_tiles) {
-    return ring_bytes + static_cast<size_t>(act_slots) * (pass_tiles * sizeof(ActTile) + 16) + kScratchBytes +
-           kRingUses * (16 + 4);
+    return kActSlots + act_slots * pass_tiles * sizeof(ActTile) + ring_bytes;
 }
 
 // One step: a cooperative launch of n_cta blocks that walk args->ops. args lies on the device.

@@ -9,6 +9,7 @@
 
 #include "cuda/ops/attention_tile.cuh"
 #include "cuda/sync/grid.cuh"
+#include "cuda/sync/ring.cuh"
 
 namespace pj::cuda {
 
@@ -351,10 +352,9 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
 // All items of the CTA. Values come while a tile's scores are computed, the next tile's keys, perhaps the
 // next item's, while its values are multiplied. Of f16, that is so for the first half.
 template <int kKeyType, int kValueType, int kGroups>
-__device__ __noinline__ void attend(const StepArgs &s, int layer, const AttentionItem first, TilePlaces places,
-                                    float *scratch) {
+__device__ __noinline__ void attend(const StepArgs &s, int layer, const AttentionItem first, TilePlaces places) {
     using Shared = AttentionShared<kKeyType, kGroups>;
-    Shared &shared = *reinterpret_cast<Shared *>(scratch);
+    Shared &shared = *reinterpret_cast<Shared *>(scratch_memory());
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     KeyBatch<kKeyType> keys;
     load_keys(keys, places, 0, warp, lane);
@@ -413,9 +413,9 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, const Attentio
 
 template <int kKeyType, int kGroups>
 __device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const AttentionItem &first,
-                                           const TilePlaces &places, float *scratch) {
-    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
-    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
+                                           const TilePlaces &places) {
+    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, first, places);
+    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, first, places);
 }
 
 __device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int lane) {
@@ -424,7 +424,7 @@ __device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int la
 
 // The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.
 template <int kGroups, class Wait>
-__device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, float *scratch, const Wait &wait) {
+__device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, const Wait &wait) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
     TilePlaces places = {};
@@ -436,16 +436,16 @@ __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, floa
     wait();
     if (!first.exists()) return;
     if constexpr (kGroups <= most_column_groups(PJ_KV_F16))
-        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, first, places, scratch);
-    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, first, places, scratch);
+        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, first, places);
+    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, first, places);
 }
 
 template <class Wait>
-__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, float *scratch, const Wait &wait) {
-    if (s.column_groups == 1) return attend_groups<1>(s, op.layer, scratch, wait);
-    if (s.column_groups == 2) return attend_groups<2>(s, op.layer, scratch, wait);
-    if (s.column_groups == 3) return attend_groups<3>(s, op.layer, scratch, wait);
-    attend_groups<4>(s, op.layer, scratch, wait);
+__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, const Wait &wait) {
+    if (s.column_groups == 1) return attend_groups<1>(s, op.layer, wait);
+    if (s.column_groups == 2) return attend_groups<2>(s, op.layer, wait);
+    if (s.column_groups == 3) return attend_groups<3>(s, op.layer, wait);
+    attend_groups<4>(s, op.layer, wait);
 }
 
 }  // namespace pj::cuda

@@ -8,6 +8,7 @@
 
 #include "cuda/ops/gdn_recurrence.cuh"
 #include "cuda/sync/grid.cuh"
+#include "cuda/sync/ring.cuh"
 
 namespace pj::cuda {
 
@@ -49,9 +50,9 @@ __device__ __forceinline__ void prefetch_item(const StepArgs &s, const Op &op, i
 }
 
 template <class Wait>
-__device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, void *shared, const Wait &wait) {
+__device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, const Wait &wait) {
     constexpr int kAhead = 3;
-    GdnScratch &scratch = *static_cast<GdnScratch *>(shared);
+    GdnScratch &scratch = *reinterpret_cast<GdnScratch *>(scratch_memory());
     const int n_items = s.n_seqs * s.shape.n_gdn_head_v * 2, stride = gridDim.x;
 #pragma unroll 1
     for (int ahead = 0; ahead < kAhead; ++ahead) prefetch_item(s, op, blockIdx.x + ahead * stride);

@@ -43,6 +43,11 @@ __device__ __forceinline__ void mma_sums(int (&c)[4], uint32_t a0, uint32_t a1, 
     mma_k16(c, a0, a1, sums.y);
 }
 
+// d * sum - dmin * mins
+__device__ __forceinline__ float scaled(float2 d, int sum, int mins) {
+    return fmaf(-d.y, static_cast<float>(mins), d.x * static_cast<float>(sum));
+}
+
 template <int NT>
 using Accumulators = float[kWarpTiles][NT][4];
 
@@ -96,10 +101,10 @@ __device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile 
         int msum[4];
         mma_sums(msum, a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
         const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-        acc[n][0] += x.x * (d0.x * static_cast<float>(isum[n][0]) - d0.y * static_cast<float>(msum[0]));
-        acc[n][1] += x.y * (d0.x * static_cast<float>(isum[n][1]) - d0.y * static_cast<float>(msum[1]));
-        acc[n][2] += x.x * (d1.x * static_cast<float>(isum[n][2]) - d1.y * static_cast<float>(msum[2]));
-        acc[n][3] += x.y * (d1.x * static_cast<float>(isum[n][3]) - d1.y * static_cast<float>(msum[3]));
+        acc[n][0] = fmaf(x.x, scaled(d0, isum[n][0], msum[0]), acc[n][0]);
+        acc[n][1] = fmaf(x.y, scaled(d0, isum[n][1], msum[1]), acc[n][1]);
+        acc[n][2] = fmaf(x.x, scaled(d1, isum[n][2], msum[2]), acc[n][2]);
+        acc[n][3] = fmaf(x.y, scaled(d1, isum[n][3], msum[3]), acc[n][3]);
     }
 }
 
@@ -153,10 +158,10 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
 #pragma unroll
         for (int i = 0; i < 4; ++i) isum[n][i] -= 32 * offset[i];
         const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-        acc[n][0] += x.x * (d0 * static_cast<float>(isum[n][0]));
-        acc[n][1] += x.y * (d0 * static_cast<float>(isum[n][1]));
-        acc[n][2] += x.x * (d1 * static_cast<float>(isum[n][2]));
-        acc[n][3] += x.y * (d1 * static_cast<float>(isum[n][3]));
+        acc[n][0] = fmaf(x.x, d0 * static_cast<float>(isum[n][0]), acc[n][0]);
+        acc[n][1] = fmaf(x.y, d0 * static_cast<float>(isum[n][1]), acc[n][1]);
+        acc[n][2] = fmaf(x.x, d1 * static_cast<float>(isum[n][2]), acc[n][2]);
+        acc[n][3] = fmaf(x.y, d1 * static_cast<float>(isum[n][3]), acc[n][3]);
     }
 }
 
@@ -177,10 +182,10 @@ __device__ __forceinline__ void multiply_q8(const uint8_t *unit, const ActTile *
             int c[4] = {0, 0, 0, 0};
             mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
             const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[b][2 * t]);
-            acc[n][0] += d0 * x.x * static_cast<float>(c[0]);
-            acc[n][1] += d0 * x.y * static_cast<float>(c[1]);
-            acc[n][2] += d1 * x.x * static_cast<float>(c[2]);
-            acc[n][3] += d1 * x.y * static_cast<float>(c[3]);
+            acc[n][0] = fmaf(d0 * x.x, static_cast<float>(c[0]), acc[n][0]);
+            acc[n][1] = fmaf(d0 * x.y, static_cast<float>(c[1]), acc[n][1]);
+            acc[n][2] = fmaf(d1 * x.x, static_cast<float>(c[2]), acc[n][2]);
+            acc[n][3] = fmaf(d1 * x.y, static_cast<float>(c[3]), acc[n][3]);
         }
     }
 }
@@ -208,11 +213,16 @@ __device__ __forceinline__ void multiply_unit(const uint8_t *unit, const ActTile
 
 __device__ __forceinline__ int gemm_rows(const StepArgs &s, int all_rows) { return all_rows ? s.n_rows : s.n_selected; }
 
-// Row tiles that share one read of the weights.
-__device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows) {
+// Row tiles that share one read of the weights. In wide steps eight, unless half of that deals the items
+// much more evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
+__device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_blocks) {
     const int tiles = (n_rows + 7) / 8;
-    if (s.wide) return tiles <= 4 ? 4 : s.pass_tiles;
-    return tiles <= 4 ? tiles : 8;
+    if (!s.wide) return tiles <= 4 ? tiles : 8;
+    if (tiles <= 4 || s.pass_tiles == 4) return 4;
+    const unsigned quads = static_cast<unsigned>(n_blocks + kGroups - 1) / kGroups, grid = gridDim.x;
+    const unsigned rounds8 = (quads * ((tiles + 7) / 8) + grid - 1) / grid * 2;
+    const unsigned rounds4 = (quads * ((tiles + 3) / 4) + grid - 1) / grid;
+    return rounds4 * 8 <= rounds8 * 7 ? 4 : 8;
 }
 
 // This CTA's number in the split of a matrix.
@@ -367,10 +377,10 @@ __device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, 
                                           Accumulators<NT> &acc) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
     for (int i = 0; i < n_units; ++i, ++uses.weights, ++uses.acts) {
-        const uint8_t *w = weights.wait_full(group, uses.weights);
+        const uint8_t *w = shared_pointer<const uint8_t>(weights.wait_full(group, uses.weights));
         acts.wait_full(uses.acts);
         __syncwarp();  // lanes leave the waits one by one, mma wants them together
-        const ActTile *a = reinterpret_cast<const ActTile *>(acts.slot(uses.acts));
+        const ActTile *a = shared_pointer<const ActTile>(acts.slot(uses.acts));
         multiply_unit<kFormat, NT>(w, a, warp % 2 * kWarpTiles, lane, acc);
         __syncwarp();
         if (lane == 0) {
@@ -381,7 +391,7 @@ __device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, 
 }
 
 // acts: the group's own ring, or in wide steps the common one.
-template <int kFormat, int NT>
+template <int kFormat, int NT, bool kWide>
 __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, ByteRing weights,
                                             SlotRing acts, RingUses uses) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
@@ -391,37 +401,40 @@ __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm,
         store_piece<NT>(p, warp % 2 * kWarpTiles, lane, acc);
     };
     Piece p;
-    if constexpr (NT >= 4) {
-        if (s.wide) {
-            WidePieces pieces(s, gemm, group, n_rows, NT, uses);
-            while (pieces.next(p, acts, lane)) run(p);
-            return uses;
-        }
+    if constexpr (kWide) {
+        WidePieces pieces(s, gemm, group, n_rows, NT, uses);
+        while (pieces.next(p, acts, lane)) run(p);
+    } else {
+        NarrowPieces pieces(s, gemm, group, n_rows);
+        while (pieces.next(p)) run(p);
     }
-    NarrowPieces pieces(s, gemm, group, n_rows);
-    while (pieces.next(p)) run(p);
     return uses;
 }
+
+template <auto kValue>
+struct Constant {
+    static constexpr auto value = kValue;
+};
 
 template <int kFormat>
 __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm, const ByteRing &weights,
                                                const SlotRing &acts, RingUses &uses) {
-    const int n_rows = gemm_rows(s, gemm.all_rows);
-    switch (gemm_tiles(s, n_rows)) {
+    const int n_rows = gemm_rows(s, gemm.all_rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
+    const auto run = [&](auto n_tiles, auto wide) {
+        uses = gemm_tiled<kFormat, decltype(n_tiles)::value, decltype(wide)::value>(s, gemm, n_rows, weights, acts, uses);
+    };
+    if (s.wide) return tiles == 4 ? run(Constant<4>{}, Constant<true>{}) : run(Constant<8>{}, Constant<true>{});
+    switch (tiles) {
         case 1:
-            uses = gemm_tiled<kFormat, 1>(s, gemm, n_rows, weights, acts, uses);
-            break;
+            return run(Constant<1>{}, Constant<false>{});
         case 2:
-            uses = gemm_tiled<kFormat, 2>(s, gemm, n_rows, weights, acts, uses);
-            break;
+            return run(Constant<2>{}, Constant<false>{});
         case 3:
-            uses = gemm_tiled<kFormat, 3>(s, gemm, n_rows, weights, acts, uses);
-            break;
+            return run(Constant<3>{}, Constant<false>{});
         case 4:
-            uses = gemm_tiled<kFormat, 4>(s, gemm, n_rows, weights, acts, uses);
-            break;
+            return run(Constant<4>{}, Constant<false>{});
         default:
-            uses = gemm_tiled<kFormat, 8>(s, gemm, n_rows, weights, acts, uses);
+            return run(Constant<8>{}, Constant<false>{});
     }
 }
 

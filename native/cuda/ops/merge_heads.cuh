@@ -67,7 +67,7 @@ __device__ __forceinline__ void finish_head(const StepArgs &s, const Op &op, con
 }
 
 template <class Wait>
-__device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op, float *, const Wait &wait) {
+__device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op, const Wait &wait) {
     for_each_warp_after(
         wait, static_cast<int64_t>(s.n_rows) * s.shape.n_head, [&](int64_t index, int) { return merge_item(s, index); },
         [&](const MergeItem &item, int lane) { finish_head(s, op, item, lane); });

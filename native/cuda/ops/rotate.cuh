@@ -73,7 +73,7 @@ __device__ __forceinline__ void rotate_head(const StepArgs &s, const Op &op, con
 
 // Queries to the query buffer, keys and values to their pages; one warp per head of a row.
 template <class Wait>
-__device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, float *, const Wait &wait) {
+__device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, const Wait &wait) {
     for_each_warp_after(
         wait, static_cast<int64_t>(s.n_rows) * (s.shape.n_head + 2 * s.shape.n_head_kv),
         [&](int64_t index, int lane) { return rotate_item(s, op, index, lane); },

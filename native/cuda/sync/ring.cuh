@@ -7,34 +7,45 @@
 
 #include <cstdint>
 
-#include "cuda/sync/ring_size.h"
+#include "cuda/sync/shared_layout.h"
 
 namespace pj::cuda {
 
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+extern __shared__ __align__(128) uint8_t shared_memory[];
+
+// Rings are known by addresses in the shared window: pointers that pass through calls would become
+// generic ones, whose loads cost several instructions each.
+__device__ __forceinline__ uint32_t shared_address(uint32_t offset) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)) + offset;
 }
 
-__device__ __forceinline__ void barrier_init(uint64_t *barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count));
+template <class T = void>
+__device__ __forceinline__ T *shared_pointer(uint32_t address) {
+    return static_cast<T *>(__cvta_shared_to_generic(address));
 }
 
-__device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_address(barrier))
-                 : "memory");
+__device__ __forceinline__ float *scratch_memory() { return reinterpret_cast<float *>(shared_memory + kScratch); }
+
+// Barriers are 8 bytes each, known by their shared address.
+__device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
 }
 
-__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
     asm volatile(
         "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::
-            "r"(shared_address(barrier)),
+            "r"(barrier),
         "r"(parity)
         : "memory");
 #else
     asm volatile(
         "{\n.reg .pred done;\nagain:\nmbarrier.test_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
-        "again;\n}" ::"r"(shared_address(barrier)),
+        "again;\n}" ::"r"(barrier),
         "r"(parity)
         : "memory");
 #endif
@@ -59,36 +70,34 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
     return policy;
 }
 
-// The whole loader warp calls this; bytes is a multiple of 16. policy 0: none.
-__device__ __forceinline__ void copy_to_slot(void *slot, const void *source, int bytes, uint64_t *full, int lane,
+// The whole loader warp calls this; slot and full are shared addresses, bytes is a multiple of 16.
+// policy 0: none.
+__device__ __forceinline__ void copy_to_slot(uint32_t slot, const void *source, int bytes, uint32_t full, int lane,
                                              uint64_t policy) {
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
-        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(
-                         shared_address(full)),
+        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(full),
                      "r"(bytes)
                      : "memory");
         if (policy)
             asm volatile(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
-                "[%3], %4;" ::"r"(shared_address(slot)),
-                "l"(source), "r"(bytes), "r"(shared_address(full)), "l"(policy)
+                "[%3], %4;" ::"r"(slot),
+                "l"(source), "r"(bytes), "r"(full), "l"(policy)
                 : "memory");
         else
             asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                    shared_address(slot)),
-                "l"(source), "r"(bytes), "r"(shared_address(full))
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(slot),
+                "l"(source), "r"(bytes), "r"(full)
                 : "memory");
     }
 #else
     (void)policy;
-    const uint32_t to = shared_address(slot);
     for (int i = lane * 16; i < bytes; i += 32 * 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i),
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + i),
                      "l"(static_cast<const char *>(source) + i)
                      : "memory");
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(full)) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
     if (lane == 0) barrier_arrive(full);
 #endif
 }
@@ -105,44 +114,49 @@ __device__ __forceinline__ void fence_for_copies() {
 
 // Slots of equal size; n_slots (of one group) is a power of two. Use n has slot n % n_slots.
 struct SlotRing {
-    uint8_t *slots;
-    uint64_t *full, *empty;
+    uint32_t slots, full, empty;  // shared addresses
     int n_slots, slot_bytes;
 
     __device__ __forceinline__ uint32_t index(uint32_t use) const { return use & (n_slots - 1); }
     __device__ __forceinline__ uint32_t parity(uint32_t use) const { return use >> (31 - __clz(n_slots)) & 1; }
-    __device__ __forceinline__ uint8_t *slot(uint32_t use) const { return slots + index(use) * slot_bytes; }
-    __device__ __forceinline__ void wait_full(uint32_t use) const { barrier_wait(full + index(use), parity(use)); }
+    __device__ __forceinline__ uint32_t slot(uint32_t use) const { return slots + index(use) * slot_bytes; }
+    __device__ __forceinline__ uint32_t full_of(uint32_t use) const { return full + index(use) * 8; }
+    __device__ __forceinline__ uint32_t empty_of(uint32_t use) const { return empty + index(use) * 8; }
+    __device__ __forceinline__ void wait_full(uint32_t use) const { barrier_wait(full_of(use), parity(use)); }
     // The first round finds every slot empty.
-    __device__ __forceinline__ void wait_empty(uint32_t use) const { barrier_wait(empty + index(use), parity(use) ^ 1); }
-    __device__ __forceinline__ void release(uint32_t use) const { barrier_arrive(empty + index(use)); }
+    __device__ __forceinline__ void wait_empty(uint32_t use) const { barrier_wait(empty_of(use), parity(use) ^ 1); }
+    __device__ __forceinline__ void release(uint32_t use) const { barrier_arrive(empty_of(use)); }
 
     // The part of a group.
     __device__ __forceinline__ SlotRing of(int group) const {
-        return {slots + group * n_slots * slot_bytes, full + group * n_slots, empty + group * n_slots, n_slots,
-                slot_bytes};
+        const uint32_t first = group * n_slots;
+        return {slots + first * slot_bytes, full + first * 8, empty + first * 8, n_slots, slot_bytes};
     }
 };
 
 // Pieces of any size, one after the other for all groups; a piece that would cross the end begins at
 // the start.
 struct ByteRing {
-    uint8_t *memory;
-    uint64_t *full, *empty;  // [kGroups][kGroupUses]
-    int32_t *offset;         // the same, of pieces on their way or there
+    uint32_t memory;  // shared address
     int bytes;
 
     static __device__ __forceinline__ uint32_t index(int group, uint32_t use) {
         return group * kGroupUses + use % kGroupUses;
     }
     static __device__ __forceinline__ uint32_t parity(uint32_t use) { return use / kGroupUses & 1; }
-
-    __device__ __forceinline__ const uint8_t *wait_full(int group, uint32_t use) const {
-        const uint32_t i = index(group, use);
-        barrier_wait(full + i, parity(use));
-        return memory + offset[i];
+    static __device__ __forceinline__ uint32_t full(uint32_t i) { return shared_address(kWeightFull) + i * 8; }
+    static __device__ __forceinline__ uint32_t empty(uint32_t i) { return shared_address(kWeightEmpty) + i * 8; }
+    static __device__ __forceinline__ int32_t *offset(uint32_t i) {
+        return reinterpret_cast<int32_t *>(shared_memory + kWeightOffsets) + i;
     }
-    __device__ __forceinline__ void release(int group, uint32_t use) const { barrier_arrive(empty + index(group, use)); }
+
+    // Shared address of the piece.
+    __device__ __forceinline__ uint32_t wait_full(int group, uint32_t use) const {
+        const uint32_t i = index(group, use);
+        barrier_wait(full(i), parity(use));
+        return memory + *offset(i);
+    }
+    __device__ __forceinline__ void release(int group, uint32_t use) const { barrier_arrive(empty(index(group, use))); }
 };
 
 // The loader warp's end of a ByteRing, whose size is at least that of two pieces.
@@ -167,8 +181,8 @@ class ByteRingWriter {
             parity_ = ByteRing::parity(use);
         }
         ++head_;
-        if (lane == 0) ring_.offset[i] = begin;
-        copy_to_slot(ring_.memory + begin, source, bytes, ring_.full + i, lane, policy_);
+        if (lane == 0) *ByteRing::offset(i) = begin;
+        copy_to_slot(ring_.memory + begin, source, bytes, ByteRing::full(i), lane, policy_);
         busy_ |= 1u << i;
         free_ -= span;
         at_ = begin + bytes;
@@ -177,12 +191,12 @@ class ByteRingWriter {
   private:
     __device__ __forceinline__ void release_oldest() {
         const int from = tail_++ % kRingUses, slot = __shfl_sync(~0u, slot_, from);
-        barrier_wait(ring_.empty + slot, __shfl_sync(~0u, parity_, from));
+        barrier_wait(ByteRing::empty(slot), __shfl_sync(~0u, parity_, from));
         free_ += __shfl_sync(~0u, span_, from);
         busy_ &= ~(1u << slot);
     }
 
-    const ByteRing &ring_;
+    const ByteRing ring_;
     const uint64_t policy_;
     uint32_t head_ = 0, tail_ = 0;  // pieces so far, pieces known to be released
     uint32_t busy_ = 0;             // slots of pieces not known to be released
