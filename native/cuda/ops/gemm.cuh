@@ -32,16 +32,23 @@ __device__ __forceinline__ void mma_k16(int (&c)[4], uint32_t a0, uint32_t a1, u
         : "r"(a0), "r"(a1), "r"(b));
 }
 
-__device__ __forceinline__ int byte_of(uint32_t word, int i) { return static_cast<int8_t>(word >> (8 * i)); }
+// Byte i of a word: of a scale code of Q4_K and Q5_K, which has no sign, and of Q6_K.
+__device__ __forceinline__ int unsigned_byte(uint32_t word, int i) {
+    return static_cast<int>(__byte_perm(word, 0, 0x4440 + i));
+}
+__device__ __forceinline__ int signed_byte(uint32_t word, int i) { return static_cast<int8_t>(word >> (8 * i)); }
 
 // sum over 16 sub-blocks of code * (sum of their activations): the sums come in two parts of 7 bits
 // so that both fit int8.
-__device__ __forceinline__ void mma_sums(int (&c)[4], uint32_t a0, uint32_t a1, uint2 sums) {
-    c[0] = c[1] = c[2] = c[3] = 0;
-    mma_k16(c, a0, a1, sums.x);
-    for (int i = 0; i < 4; ++i) c[i] <<= 7;
-    mma_k16(c, a0, a1, sums.y);
-}
+struct CodeSums {
+    int upper[4] = {}, lower[4] = {};
+
+    __device__ __forceinline__ void multiply(uint32_t a0, uint32_t a1, uint2 sums) {
+        mma_k16(upper, a0, a1, sums.x);
+        mma_k16(lower, a0, a1, sums.y);
+    }
+    __device__ __forceinline__ int operator[](int i) const { return upper[i] * 128 + lower[i]; }
+};
 
 // d * sum - dmin * mins
 __device__ __forceinline__ float scaled(float2 d, int sum, int mins) {
@@ -51,162 +58,275 @@ __device__ __forceinline__ float scaled(float2 d, int sum, int mins) {
 template <int NT>
 using Accumulators = float[kWarpTiles][NT][4];
 
-// Q4_K and Q5_K: 32-wide sub-blocks with a scale and a minimum.
-template <int kFormat, int NB, bool kTight>
-__device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile *act, int tile, int lane,
-                                             float (*acc)[4]) {
-    const int g = lane >> 2, t = lane & 3;
-    const int out0 = tile * 16 + g;
-    const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + out0 * 16);
-    const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + (out0 + 8) * 16);
-    uint4 fifth = {};
-    if constexpr (kFormat == kTileQ5K)
-        fifth = *reinterpret_cast<const uint4 *>(unit + kQ5KFifth + (tile * 32 + lane) * 16);
-    int isum[NB][4] = {};
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-        if constexpr (kTight) __syncwarp();
-        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int b = pair * 2 + half, shift = half * 4;
-            uint32_t a[4] = {w.x >> shift & 0x0f0f0f0fu, w.y >> shift & 0x0f0f0f0fu, w.z >> shift & 0x0f0f0f0fu,
-                             w.w >> shift & 0x0f0f0f0fu};
-            if constexpr (kFormat == kTileQ5K) {
-                a[0] |= (fifth.x >> b & 0x01010101u) << 4;
-                a[1] |= (fifth.y >> b & 0x01010101u) << 4;
-                a[2] |= (fifth.z >> b & 0x01010101u) << 4;
-                a[3] |= (fifth.w >> b & 0x01010101u) << 4;
-            }
-            const int c0 = byte_of(b < 4 ? low.x : low.y, b & 3), c1 = byte_of(b < 4 ? high.x : high.y, b & 3);
-#pragma unroll
-            for (int n = 0; n < NB; ++n) {
-                int c[4] = {0, 0, 0, 0};
-                mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
-                isum[n][0] += c0 * c[0];
-                isum[n][1] += c0 * c[1];
-                isum[n][2] += c1 * c[2];
-                isum[n][3] += c1 * c[3];
-            }
-        }
+// The functions below multiply kTiles row tiles of a unit with NB row tiles of activations, kBlocks
+// k-blocks at a time: all loads and products, then the sums. A product takes some 30 cycles, so the first
+// sum should come when the last product is on its way; left alone, the compiler puts each product just
+// before its sums, and loads of later ones before both until registers spill.
+
+// Loads stay on their side of __syncwarp(), and nothing moves across a branch whose condition the compiler
+// cannot foresee (it is never true). Branches are for few row tiles: with many, what would be alive at
+// them does not fit into registers.
+template <int NB>
+__device__ __forceinline__ void hold_order() {
+    if constexpr (NB <= 2) {
+        if (__activemask() == 0) asm volatile("trap;");
+    } else {
+        __syncwarp();
     }
-    const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
-    const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
-    // Minimum codes of sub-blocks 2 t and 2 t + 1, each for two sums of 16.
-    const uint32_t m0 = t < 2 ? low.z : low.w, m1 = t < 2 ? high.z : high.w;
-    const uint32_t a0 = __byte_perm(m0, 0, t & 1 ? 0x3322 : 0x1100),
-                   a1 = __byte_perm(m1, 0, t & 1 ? 0x3322 : 0x1100);
+}
+
+// Q4_K and Q5_K: 32-wide sub-blocks with a scale and a minimum.
+template <int kFormat, int NB, int kTiles, int kBlocks>
+__device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile *act, int tile, int lane,
+                                             float (*acc)[4], int acc_stride) {
+    constexpr bool kEarlySums = NB <= 2;  // as far as registers go
+    const int g = lane >> 2, t = lane & 3;
+    uint4 low[kTiles], high[kTiles], fifth[kTiles];
 #pragma unroll
-    for (int n = 0; n < NB; ++n) {
-        int msum[4];
-        mma_sums(msum, a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
-        const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-        acc[n][0] = fmaf(x.x, scaled(d0, isum[n][0], msum[0]), acc[n][0]);
-        acc[n][1] = fmaf(x.y, scaled(d0, isum[n][1], msum[1]), acc[n][1]);
-        acc[n][2] = fmaf(x.x, scaled(d1, isum[n][2], msum[2]), acc[n][2]);
-        acc[n][3] = fmaf(x.y, scaled(d1, isum[n][3], msum[3]), acc[n][3]);
+    for (int r = 0; r < kTiles; ++r) {
+        const int out0 = (tile + r) * 16 + g;
+        low[r] = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + out0 * 16);
+        high[r] = *reinterpret_cast<const uint4 *>(unit + kQ4KCodes + (out0 + 8) * 16);
+        if constexpr (kFormat == kTileQ5K)
+            fifth[r] = *reinterpret_cast<const uint4 *>(unit + kQ5KFifth + ((tile + r) * 32 + lane) * 16);
+    }
+    int isum[kTiles][NB][4] = {};
+    CodeSums mins[kTiles][NB];
+    const auto multiply_mins = [&] {
+#pragma unroll
+        for (int r = 0; r < kTiles; ++r) {
+            // Codes of sub-blocks 2 t and 2 t + 1, each for two sums of 16.
+            const uint32_t m0 = t < 2 ? low[r].z : low[r].w, m1 = t < 2 ? high[r].z : high[r].w;
+            const uint32_t a0 = __byte_perm(m0, 0, t & 1 ? 0x3322 : 0x1100),
+                           a1 = __byte_perm(m1, 0, t & 1 ? 0x3322 : 0x1100);
+#pragma unroll
+            for (int n = 0; n < NB; ++n)
+                mins[r][n].multiply(a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        }
+    };
+#pragma unroll
+    for (int first = 0; first < 8; first += kBlocks) {
+        uint4 w[kTiles][kBlocks / 2];
+        uint2 q[NB][kBlocks];
+#pragma unroll
+        for (int r = 0; r < kTiles; ++r)
+#pragma unroll
+            for (int i = 0; i < kBlocks / 2; ++i)
+                w[r][i] = *reinterpret_cast<const uint4 *>(unit + (((tile + r) * 4 + first / 2 + i) * 32 + lane) * 16);
+#pragma unroll
+        for (int n = 0; n < NB; ++n)
+#pragma unroll
+            for (int i = 0; i < kBlocks; ++i) q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][lane]);
+        int c[kTiles][kBlocks][NB][4] = {};
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+            for (int r = 0; r < kTiles; ++r) {
+                const int b = first + i, shift = b % 2 * 4;
+                const uint4 &x = w[r][i / 2];
+                uint32_t a[4] = {x.x >> shift & 0x0f0f0f0fu, x.y >> shift & 0x0f0f0f0fu, x.z >> shift & 0x0f0f0f0fu,
+                                 x.w >> shift & 0x0f0f0f0fu};
+                if constexpr (kFormat == kTileQ5K) {
+                    a[0] |= (fifth[r].x >> b & 0x01010101u) << 4;
+                    a[1] |= (fifth[r].y >> b & 0x01010101u) << 4;
+                    a[2] |= (fifth[r].z >> b & 0x01010101u) << 4;
+                    a[3] |= (fifth[r].w >> b & 0x01010101u) << 4;
+                }
+#pragma unroll
+                for (int n = 0; n < NB; ++n) mma_k32(c[r][i][n], a, q[n][i]);
+            }
+        if (kEarlySums && first + kBlocks == 8) multiply_mins();
+        hold_order<NB>();
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+            for (int r = 0; r < kTiles; ++r) {
+                const int b = first + i;
+                const int c0 = unsigned_byte(b < 4 ? low[r].x : low[r].y, b & 3),
+                          c1 = unsigned_byte(b < 4 ? high[r].x : high[r].y, b & 3);
+#pragma unroll
+                for (int n = 0; n < NB; ++n) {
+                    isum[r][n][0] += c0 * c[r][i][n][0];
+                    isum[r][n][1] += c0 * c[r][i][n][1];
+                    isum[r][n][2] += c1 * c[r][i][n][2];
+                    isum[r][n][3] += c1 * c[r][i][n][3];
+                }
+            }
+        if constexpr (NB >= 3) hold_order<NB>();
+    }
+    if (!kEarlySums) multiply_mins();
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r) {
+        const int out0 = (tile + r) * 16 + g;
+        const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
+        const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
+#pragma unroll
+        for (int n = 0; n < NB; ++n) {
+            const CodeSums &msum = mins[r][n];
+            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
+            float *to = acc[r * acc_stride + n];
+            to[0] = fmaf(x.x, scaled(d0, isum[r][n][0], msum[0]), to[0]);
+            to[1] = fmaf(x.y, scaled(d0, isum[r][n][1], msum[1]), to[1]);
+            to[2] = fmaf(x.x, scaled(d1, isum[r][n][2], msum[2]), to[2]);
+            to[3] = fmaf(x.y, scaled(d1, isum[r][n][3], msum[3]), to[3]);
+        }
     }
 }
 
 // Q6_K: 16-wide sub-blocks; value = stored - 32, taken off through the sums.
-template <int NB, bool kTight>
+template <int NB, int kTiles, int kBlocks>
 __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *act, int tile, int lane,
-                                            float (*acc)[4]) {
+                                            float (*acc)[4], int acc_stride) {
+    constexpr bool kEarlySums = NB <= 2;
     const int g = lane >> 2, t = lane & 3;
-    const int out0 = tile * 16 + g;
-    const uint4 low = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + out0 * 16);
-    const uint4 high = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + (out0 + 8) * 16);
-    const uint32_t codes0[4] = {low.x, low.y, low.z, low.w}, codes1[4] = {high.x, high.y, high.z, high.w};
-    int isum[NB][4] = {};
+    uint4 low[kTiles], high[kTiles];
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-        if constexpr (kTight) __syncwarp();
-        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 4 + pair) * 32 + lane) * 16);
-        const uint4 u =
-            *reinterpret_cast<const uint4 *>(unit + kQ6KUpper + ((tile * 2 + pair / 2) * 32 + lane) * 16);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int b = pair * 2 + half, shift = half * 4, up = 2 * (b & 3);
-            const uint32_t a[4] = {(w.x >> shift & 0x0f0f0f0fu) | (u.x >> up & 0x03030303u) << 4,
-                                   (w.y >> shift & 0x0f0f0f0fu) | (u.y >> up & 0x03030303u) << 4,
-                                   (w.z >> shift & 0x0f0f0f0fu) | (u.z >> up & 0x03030303u) << 4,
-                                   (w.w >> shift & 0x0f0f0f0fu) | (u.w >> up & 0x03030303u) << 4};
-            const int s = 2 * b;
-            const int c00 = byte_of(codes0[s / 4], s & 3), c01 = byte_of(codes0[s / 4], (s & 3) + 1);
-            const int c10 = byte_of(codes1[s / 4], s & 3), c11 = byte_of(codes1[s / 4], (s & 3) + 1);
-#pragma unroll
-            for (int n = 0; n < NB; ++n) {
-                const uint2 q = *reinterpret_cast<const uint2 *>(act[n].q[b][lane]);
-                int c[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
-                mma_k16(c, a[0], a[1], q.x);
-                mma_k16(e, a[2], a[3], q.y);
-                isum[n][0] += c00 * c[0] + c01 * e[0];
-                isum[n][1] += c00 * c[1] + c01 * e[1];
-                isum[n][2] += c10 * c[2] + c11 * e[2];
-                isum[n][3] += c10 * c[3] + c11 * e[3];
-            }
-        }
+    for (int r = 0; r < kTiles; ++r) {
+        const int out0 = (tile + r) * 16 + g;
+        low[r] = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + out0 * 16);
+        high[r] = *reinterpret_cast<const uint4 *>(unit + kQ6KCodes + (out0 + 8) * 16);
     }
-    const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
-    const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
-    const uint32_t a0 = t == 0 ? low.x : t == 1 ? low.y : t == 2 ? low.z : low.w;
-    const uint32_t a1 = t == 0 ? high.x : t == 1 ? high.y : t == 2 ? high.z : high.w;
+    int isum[kTiles][NB][4] = {};
+    CodeSums offsets[kTiles][NB];
+    const auto multiply_offsets = [&] {
 #pragma unroll
-    for (int n = 0; n < NB; ++n) {
-        int offset[4];
-        mma_sums(offset, a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        for (int r = 0; r < kTiles; ++r) {
+            const uint32_t a0 = t == 0 ? low[r].x : t == 1 ? low[r].y : t == 2 ? low[r].z : low[r].w;
+            const uint32_t a1 = t == 0 ? high[r].x : t == 1 ? high[r].y : t == 2 ? high[r].z : high[r].w;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) isum[n][i] -= 32 * offset[i];
-        const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-        acc[n][0] = fmaf(x.x, d0 * static_cast<float>(isum[n][0]), acc[n][0]);
-        acc[n][1] = fmaf(x.y, d0 * static_cast<float>(isum[n][1]), acc[n][1]);
-        acc[n][2] = fmaf(x.x, d1 * static_cast<float>(isum[n][2]), acc[n][2]);
-        acc[n][3] = fmaf(x.y, d1 * static_cast<float>(isum[n][3]), acc[n][3]);
+            for (int n = 0; n < NB; ++n)
+                offsets[r][n].multiply(a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+        }
+    };
+#pragma unroll
+    for (int first = 0; first < 8; first += kBlocks) {
+        uint4 w[kTiles][kBlocks / 2], u[kTiles];  // u: upper bits of four k-blocks
+        uint2 q[NB][kBlocks];
+#pragma unroll
+        for (int r = 0; r < kTiles; ++r) {
+#pragma unroll
+            for (int i = 0; i < kBlocks / 2; ++i)
+                w[r][i] = *reinterpret_cast<const uint4 *>(unit + (((tile + r) * 4 + first / 2 + i) * 32 + lane) * 16);
+            u[r] = *reinterpret_cast<const uint4 *>(unit + kQ6KUpper + (((tile + r) * 2 + first / 4) * 32 + lane) * 16);
+        }
+#pragma unroll
+        for (int n = 0; n < NB; ++n)
+#pragma unroll
+            for (int i = 0; i < kBlocks; ++i) q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][lane]);
+        int c[kTiles][kBlocks][NB][2][4] = {};
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+            for (int r = 0; r < kTiles; ++r) {
+                const int b = first + i, shift = b % 2 * 4, up = 2 * (b & 3);
+                const uint4 &x = w[r][i / 2], &y = u[r];
+                const uint32_t a[4] = {(x.x >> shift & 0x0f0f0f0fu) | (y.x >> up & 0x03030303u) << 4,
+                                       (x.y >> shift & 0x0f0f0f0fu) | (y.y >> up & 0x03030303u) << 4,
+                                       (x.z >> shift & 0x0f0f0f0fu) | (y.z >> up & 0x03030303u) << 4,
+                                       (x.w >> shift & 0x0f0f0f0fu) | (y.w >> up & 0x03030303u) << 4};
+#pragma unroll
+                for (int n = 0; n < NB; ++n) {
+                    mma_k16(c[r][i][n][0], a[0], a[1], q[n][i].x);
+                    mma_k16(c[r][i][n][1], a[2], a[3], q[n][i].y);
+                }
+            }
+        if (kEarlySums && first + kBlocks == 8) multiply_offsets();
+        hold_order<NB>();
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+            for (int r = 0; r < kTiles; ++r) {
+                const int s = 2 * (first + i);
+                const uint32_t codes0 = s < 4 ? low[r].x : s < 8 ? low[r].y : s < 12 ? low[r].z : low[r].w;
+                const uint32_t codes1 = s < 4 ? high[r].x : s < 8 ? high[r].y : s < 12 ? high[r].z : high[r].w;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int c0 = signed_byte(codes0, (s & 3) + h), c1 = signed_byte(codes1, (s & 3) + h);
+#pragma unroll
+                    for (int n = 0; n < NB; ++n) {
+                        isum[r][n][0] += c0 * c[r][i][n][h][0];
+                        isum[r][n][1] += c0 * c[r][i][n][h][1];
+                        isum[r][n][2] += c1 * c[r][i][n][h][2];
+                        isum[r][n][3] += c1 * c[r][i][n][h][3];
+                    }
+                }
+            }
+        if constexpr (NB >= 3) hold_order<NB>();
+    }
+    if (!kEarlySums) multiply_offsets();
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r) {
+        const int out0 = (tile + r) * 16 + g;
+        const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
+        const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
+#pragma unroll
+        for (int n = 0; n < NB; ++n) {
+            const CodeSums &offset = offsets[r][n];
+            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
+            float *to = acc[r * acc_stride + n];
+            to[0] = fmaf(x.x, d0 * static_cast<float>(isum[r][n][0] - 32 * offset[0]), to[0]);
+            to[1] = fmaf(x.y, d0 * static_cast<float>(isum[r][n][1] - 32 * offset[1]), to[1]);
+            to[2] = fmaf(x.x, d1 * static_cast<float>(isum[r][n][2] - 32 * offset[2]), to[2]);
+            to[3] = fmaf(x.y, d1 * static_cast<float>(isum[r][n][3] - 32 * offset[3]), to[3]);
+        }
     }
 }
 
 // Q8_0: one scale per 32 on both sides.
-template <int NB>
+template <int NB, int kBlocks>
 __device__ __forceinline__ void multiply_q8(const uint8_t *unit, const ActTile *act, int tile, int lane,
                                             float (*acc)[4]) {
-    const int g = lane >> 2, t = lane & 3;
-    const int out0 = tile * 16 + g;
+    const int g = lane >> 2, t = lane & 3, out0 = tile * 16 + g;
     const __half *d = reinterpret_cast<const __half *>(unit + kQ8Scales);
 #pragma unroll
-    for (int b = 0; b < 8; ++b) {
-        const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 8 + b) * 32 + lane) * 16);
-        const uint32_t a[4] = {w.x, w.y, w.z, w.w};
-        const float d0 = __half2float(d[out0 * 8 + b]), d1 = __half2float(d[(out0 + 8) * 8 + b]);
+    for (int first = 0; first < 8; first += kBlocks) {
+        int c[kBlocks][NB][4] = {};
 #pragma unroll
-        for (int n = 0; n < NB; ++n) {
-            int c[4] = {0, 0, 0, 0};
-            mma_k32(c, a, *reinterpret_cast<const uint2 *>(act[n].q[b][lane]));
-            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[b][2 * t]);
-            acc[n][0] = fmaf(d0 * x.x, static_cast<float>(c[0]), acc[n][0]);
-            acc[n][1] = fmaf(d0 * x.y, static_cast<float>(c[1]), acc[n][1]);
-            acc[n][2] = fmaf(d1 * x.x, static_cast<float>(c[2]), acc[n][2]);
-            acc[n][3] = fmaf(d1 * x.y, static_cast<float>(c[3]), acc[n][3]);
+        for (int i = 0; i < kBlocks; ++i) {
+            const uint4 w = *reinterpret_cast<const uint4 *>(unit + ((tile * 8 + first + i) * 32 + lane) * 16);
+            const uint32_t a[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+            for (int n = 0; n < NB; ++n)
+                mma_k32(c[i][n], a, *reinterpret_cast<const uint2 *>(act[n].q[first + i][lane]));
         }
+        hold_order<NB>();
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+            const int b = first + i;
+            const float d0 = __half2float(d[out0 * 8 + b]), d1 = __half2float(d[(out0 + 8) * 8 + b]);
+#pragma unroll
+            for (int n = 0; n < NB; ++n) {
+                const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[b][2 * t]);
+                acc[n][0] = fmaf(d0 * x.x, static_cast<float>(c[i][n][0]), acc[n][0]);
+                acc[n][1] = fmaf(d0 * x.y, static_cast<float>(c[i][n][1]), acc[n][1]);
+                acc[n][2] = fmaf(d1 * x.x, static_cast<float>(c[i][n][2]), acc[n][2]);
+                acc[n][3] = fmaf(d1 * x.y, static_cast<float>(c[i][n][3]), acc[n][3]);
+            }
+        }
+        if constexpr (NB >= 3) hold_order<NB>();
     }
 }
 
-// A unit times the row tiles of a pass. At most four row tiles at a time, and __syncwarp() keeps the
-// loads of the next ones behind these (kTight: also those of a pair of k-blocks): else the compiler
-// brings them forward until registers spill.
+// A unit times the row tiles of a pass. What is on its way at a time is as much as registers hold: with
+// many row tiles, four of them.
 template <int kFormat, int NT>
 __device__ __forceinline__ void multiply_unit(const uint8_t *unit, const ActTile *act, int first_tile, int lane,
                                               Accumulators<NT> &acc) {
     constexpr int NB = NT < 4 ? NT : 4;
+    constexpr bool kSixBits = kFormat == kTileQ6K;
+    constexpr int kTiles = NT == 1 && !kSixBits ? 2 : 1;
+    constexpr int kBlocks = NT == 1 ? 8 : NT == 2 || (NT == 3 && !kSixBits) ? 4 : 2;
 #pragma unroll
-    for (int r = 0; r < kWarpTiles; ++r)
+    for (int r = 0; r < kWarpTiles; r += kTiles)
 #pragma unroll
         for (int n = 0; n < NT; n += NB) {
-            if constexpr (kFormat == kTileQ6K)
-                multiply_k6<NB, NT == 8>(unit, act + n, first_tile + r, lane, acc[r] + n);
+            if constexpr (kSixBits)
+                multiply_k6<NB, kTiles, kBlocks>(unit, act + n, first_tile + r, lane, acc[r] + n, NT);
             else if constexpr (kFormat == kTileQ8)
-                multiply_q8<NB>(unit, act + n, first_tile + r, lane, acc[r] + n);
+                for (int i = 0; i < kTiles; ++i)
+                    multiply_q8<NB, kBlocks>(unit, act + n, first_tile + r + i, lane, acc[r + i] + n);
             else
-                multiply_k45<kFormat, NB, NT == 8>(unit, act + n, first_tile + r, lane, acc[r] + n);
+                multiply_k45<kFormat, NB, kTiles, kBlocks>(unit, act + n, first_tile + r, lane, acc[r] + n, NT);
             if constexpr (NT >= 3) __syncwarp();
         }
 }
