@@ -27,10 +27,11 @@ __device__ __forceinline__ Lane8 load256(const float *p, int lane) {
 }
 
 // 256 columns of a product of one row. `span`: pieces_at() of the lane's first column.
+template <int kTogether = 4>
 __device__ __forceinline__ Lane8 product256(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
                                             int column, int lane) {
     float4 low, high;
-    sum_pieces(s, first_piece(s, p, span, row, column + lane_column(lane)), span.n, low, high);
+    sum_pieces<kTogether>(s, first_piece(s, p, span, row, column + lane_column(lane)), span.n, low, high);
     Lane8 out = make_lane8(low, high);
     if (p.row_factor) {
         const float factor = row_factor(s, row, lane);

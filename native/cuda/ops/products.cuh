@@ -33,10 +33,10 @@ __device__ __forceinline__ void add_to(float4 &sum, const float4 &v) {
     sum.w += v.w;
 }
 
-// Two runs of four neighbouring values of a row, 16 columns apart, in one block. Four pieces are in
+// Two runs of four neighbouring values of a row, 16 columns apart, in one block. kTogether pieces are in
 // flight at a time; they are added in order.
+template <int kTogether>
 __device__ __forceinline__ void sum_pieces(const StepArgs &s, const float *at, int n, float4 &low, float4 &high) {
-    constexpr int kTogether = 4;
     const int64_t stride = piece_stride(s);
     low = high = make_float4(0, 0, 0, 0);
     for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {

@@ -55,7 +55,8 @@ __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const 
         if (!waited) wait();
         waited = true;
         if (op.n_inputs) {
-            const Lane8 delta = product256(s, input, span, at.row, at.group * 256, lane);
+            // The 27B shape has eight pieces here.
+            const Lane8 delta = product256<8>(s, input, span, at.row, at.group * 256, lane);
 #pragma unroll
             for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
             store256(s.buf.x + item * 256, lane, x);

@@ -28,9 +28,9 @@ __device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t sta
     }
 }
 
-// All consumer threads: everything that they wrote is visible to all CTAs once the stage is complete.
+// All consumer threads: everything that they wrote is visible to all CTAs once the stage is complete. What
+// happened before the barrier happened before the release: one thread's is enough.
 __device__ __forceinline__ void finish_stage(uint32_t *counter) {
-    __threadfence();
     consumers_sync();
     if (threadIdx.x == 0) add_release(counter);
 }
