@@ -42,11 +42,14 @@ __device__ __forceinline__ void sum_pieces(const StepArgs &s, const float *at, i
     for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {
         float4 a[kTogether], b[kTogether];
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i)
+        for (int i = 0; i < kTogether; ++i) {
+            // Set in any case: else they would count as alive in all of the loop.
+            a[i] = b[i] = make_float4(0, 0, 0, 0);
             if (first + i < n) {
                 a[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride));
                 b[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride) + 4);
             }
+        }
 #pragma unroll
         for (int i = 0; i < kTogether; ++i)
             if (first + i < n) {
@@ -64,8 +67,7 @@ __device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, 
     for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {
         float v[kTogether];
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i)
-            if (first + i < n) v[i] = __ldcg(at + i * stride);
+        for (int i = 0; i < kTogether; ++i) v[i] = first + i < n ? __ldcg(at + i * stride) : 0.0f;
 #pragma unroll
         for (int i = 0; i < kTogether; ++i)
             if (first + i < n) sum += v[i];
