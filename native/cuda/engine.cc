@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <thread>
 
 #include "core/quants.h"
 #include "core/rope.h"
@@ -28,6 +29,21 @@ WantedRows wanted_rows(const pj_step_in &in) {
 }
 
 // What the host sends with a step.
+// Calls body(row) for all rows. A prompt chunk's take some milliseconds: the GPU would wait for one thread.
+template <class Body>
+void for_rows(int n_rows, const Body &body) {
+    constexpr int kRowsPerThread = 64, kMostThreads = 8;
+    const int most = std::min<int>(kMostThreads, std::max(1u, std::thread::hardware_concurrency()));
+    const int n_threads = std::clamp(n_rows / kRowsPerThread, 1, most);
+    const auto run = [&](int thread) {
+        for (int row = n_rows * thread / n_threads; row < n_rows * (thread + 1) / n_threads; ++row) body(row);
+    };
+    std::vector<std::thread> threads;
+    for (int i = 1; i < n_threads; ++i) threads.emplace_back(run, i);
+    run(0);
+    for (std::thread &thread : threads) thread.join();
+}
+
 size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, const Shape &shape, int max_selected) {
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
            StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
@@ -146,11 +162,11 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
     a.cos = device;
     float *sin = blob_.reserve<float>(in.n_rows * half, &device);
     a.sin = device;
-    for (int row = 0; row < in.n_rows; ++row) {
+    for_rows(in.n_rows, [&](int row) {
         dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
                        embedding + row * n_embd);
         rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
-    }
+    });
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
 }
 
@@ -212,16 +228,18 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
 
 // Cycles of CTA 0 per kind of op, the wait for the other CTAs included.
 void CudaEngine::add_times(const Program &program, int n_ops) {
-    std::vector<long long> cycles(n_ops + 1);
+    std::vector<long long> cycles(n_ops + 3);
     const char *const reading = "reading op times";
     check(cudaMemcpyAsync(cycles.data(), op_clock_.data(), cycles.size() * sizeof(long long), cudaMemcpyDeviceToHost,
                           stream_),
           reading);
     finish(reading);
+    const double total = static_cast<double>(std::max(1LL, cycles[n_ops - 1] - cycles[n_ops]));
+    const double us_per_cycle = 1e-3 * static_cast<double>(cycles[n_ops + 2] - cycles[n_ops + 1]) / total;
     long long before = cycles[n_ops];
     for (int i = 0; i < n_ops; ++i) {
         pj_op_time &time = times_[static_cast<int>(program.ops[i].kind)];
-        time.total_us += 1e3 * static_cast<double>(cycles[i] - before) / clock_khz_;
+        time.total_us += us_per_cycle * static_cast<double>(cycles[i] - before);
         ++time.calls;
         before = cycles[i];
     }

@@ -114,7 +114,6 @@ class CudaEngine final : public Engine {
     DeviceBuffer<LoadTask> tasks_;
     PinnedBuffer<unsigned long long> best_;
     DeviceBuffer<long long> op_clock_;  // pj_config.profile only
-    int clock_khz_ = 1;
     std::vector<pj_op_time> times_;
     StepBlob blob_;
     // Of the last launch, in the blob.

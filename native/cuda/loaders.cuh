@@ -76,34 +76,76 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
     });
 }
 
-// Narrow steps: a tile for every unit, in the ring of the group that multiplies it. Wide steps: one for
-// all groups, in the first ring, which is all there is.
-__device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &rings, int lane) {
+// Narrow steps: a tile for every unit, in the ring of the group that multiplies it. A lane per group
+// where a lane can copy alone; one that waits holds up the others, but groups advance together.
+struct NarrowActs {
+    const SlotRing &rings;
     GroupCounts counts;
-    uint32_t cursor = 0;
+    uint32_t use = 0;  // of this lane's group
+
+    __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_tiles,
+                                         int lane) {
+        const int bytes = n_tiles * static_cast<int>(sizeof(ActTile));
+#if __CUDA_ARCH__ >= 900
+        if (lane < kGroups) {
+            const SlotRing ring = rings.of(lane);
+            const UnitRange units = cta_range(task.n_blocks * task.k_units, split_cta(task.first_cta), gridDim.x);
+            const UnitRange mine = group_range(units.size(), lane);
+            int k = static_cast<int>(static_cast<unsigned>(units.begin + mine.begin) % task.k_units);
+            for (int i = mine.begin; i < mine.end; ++i, ++use) {
+                ring.wait_empty(use);
+                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles, bytes, ring.full_of(use), 0,
+                             0);
+                if (++k == task.k_units) k = 0;
+            }
+        }
+        __syncwarp();
+#else
+        for_each_unit(task, [&](int unit, int group) {
+            const SlotRing ring = rings.of(group);
+            const uint32_t n = counts.next(group, lane);
+            const int k = static_cast<int>(static_cast<unsigned>(unit) % task.k_units);
+            ring.wait_empty(n);
+            copy_to_slot(ring.slot(n), act + static_cast<int64_t>(k) * s.row_tiles, bytes, ring.full_of(n), lane, 0);
+        });
+#endif
+    }
+};
+
+// Wide steps: a tile for all groups, in the first ring, which is all there is.
+struct WideActs {
+    const SlotRing &ring;
+    uint32_t use = 0, cursor = 0;
+
+    __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_rows,
+                                         int lane) {
+        const int n_tiles = (n_rows + 7) / 8, tiles = gemm_tiles(s, n_rows, task.n_blocks);
+        const WideItems items(task.n_blocks, n_rows, tiles, cursor);
+        for (int item = items.first; item < items.n; item += gridDim.x) {
+            const int tile = items.row_group(item) * tiles;
+            const int bytes = min(tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
+            for (int k = 0; k < task.k_units; ++k, ++use) {
+                ring.wait_empty(use);
+                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile, bytes,
+                             ring.full_of(use), lane, 0);
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &rings, int lane) {
+    NarrowActs narrow = {rings, {}};
+    WideActs wide = {rings};
     for_each_task(s, lane, [&](const LoadTask &task) {
         if (lane == 0) wait_stage(s.buf.barrier, s.barrier_start, task.stage);
         __syncwarp();
         fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
-        const int n_rows = gemm_rows(s, task.all_rows), n_tiles = (n_rows + 7) / 8;
-        const auto push = [&](int k, int tile, int tiles, int group) {
-            const SlotRing ring = rings.of(group);
-            const uint32_t use = counts.next(group, lane);
-            ring.wait_empty(use);
-            copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile,
-                         tiles * static_cast<int>(sizeof(ActTile)), ring.full_of(use), lane, 0);
-        };
-        if (!s.wide)
-            return for_each_unit(task, [&](int unit, int group) {
-                push(static_cast<int>(static_cast<unsigned>(unit) % task.k_units), 0, n_tiles, group);
-            });
-        const int tiles = gemm_tiles(s, n_rows, task.n_blocks);
-        const WideItems items(task.n_blocks, n_rows, tiles, cursor);
-        for (int item = items.first; item < items.n; item += gridDim.x) {
-            const int tile = items.row_group(item) * tiles;
-            for (int k = 0; k < task.k_units; ++k) push(k, tile, min(tiles, n_tiles - tile), 0);
-        }
+        const int n_rows = gemm_rows(s, task.all_rows);
+        if (s.wide)
+            wide.load(s, task, act, n_rows, lane);
+        else
+            narrow.load(s, task, act, (n_rows + 7) / 8, lane);
     });
 }
 

@@ -202,8 +202,7 @@ void CudaEngine::allocate() {
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
     if (config_.profile) {
-        op_clock_ = DeviceBuffer<long long>(programs_.most_ops() + 1, "op times");
-        check(cudaDeviceGetAttribute(&clock_khz_, cudaDevAttrClockRate, device_.index), "reading the GPU's attributes");
+        op_clock_ = DeviceBuffer<long long>(programs_.most_ops() + 3, "op times");
         for (const char *name : kOpNames) {
             times_.push_back({});
             std::snprintf(times_.back().name, sizeof times_.back().name, "%s", name);

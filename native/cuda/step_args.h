@@ -84,7 +84,8 @@ struct StepArgs {
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host
     const float *row_hidden;     // MTP steps: [n_rows][n_embd]
     int32_t n_logits;            // selected rows 0 .. n_logits - 1 want their logits in buf.logits
-    long long *op_clock;         // [n_ops + 1]: cycles of CTA 0 after each op, last the start; null: not wanted
+    // [n_ops + 3]: cycles of CTA 0 after each op, at the start, then nanoseconds at start and end; null: not wanted
+    long long *op_clock;
     DeviceShape shape;
     Buffers buf;
     // Shared memory of this launch: bytes of the weight ring, slots of the activation ring (a power of
@@ -94,19 +95,24 @@ struct StepArgs {
 
 // Attention is cut at absolute positions: finely where few positions are all the work there is, more
 // coarsely where partial results would be many.
-constexpr int kShortSegment = 256, kShortSegments = 8, kLongSegment = 512;
-constexpr int kLongBegin = kShortSegment * kShortSegments;
-
 constexpr int segment_of(int position) {
-    return position < kLongBegin ? position / kShortSegment : kShortSegments + (position - kLongBegin) / kLongSegment;
+    if (position < 2048) return position / 256;
+    if (position < 8192) return 8 + (position - 2048) / 512;
+    return position < 32768 ? 20 + (position - 8192) / 1024 : 44 + (position - 32768) / 2048;
 }
 
 constexpr int segment_begin(int segment) {
-    return segment < kShortSegments ? segment * kShortSegment : kLongBegin + (segment - kShortSegments) * kLongSegment;
+    if (segment < 8) return segment * 256;
+    if (segment < 20) return 2048 + (segment - 8) * 512;
+    return segment < 44 ? 8192 + (segment - 20) * 1024 : 32768 + (segment - 44) * 2048;
 }
 
-static_assert(segment_of(kLongBegin - 1) == kShortSegments - 1 && segment_of(kLongBegin) == kShortSegments);
-static_assert(segment_begin(kShortSegments) == kLongBegin && segment_of(segment_begin(20)) == 20);
+constexpr bool segments_fit() {
+    for (int i = 0; i < 100; ++i)
+        if (segment_of(segment_begin(i)) != i || segment_of(segment_begin(i + 1) - 1) != i) return false;
+    return true;
+}
+static_assert(segments_fit(), "every position has one segment");
 
 constexpr int kPartialHeader = 8;  // floats before a partial's values: largest score, sum, padding
 

@@ -15,7 +15,7 @@ namespace pj::cuda {
 
 constexpr int kTileTokens = kConsumerWarps * kBlockTokens;
 static_assert(kHeadDim == kConsumerWarps * 32, "a block of 32 dims per warp");
-static_assert(kShortSegment % kTileTokens == 0 && kLongSegment % kTileTokens == 0, "segments of whole tiles");
+static_assert(segment_begin(1) % kTileTokens == 0, "segments of whole tiles: the first is the shortest");
 
 constexpr int column_tiles(int groups) { return (groups + 1) / 2; }  // of 16: M of an mma
 

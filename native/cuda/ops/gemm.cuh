@@ -200,14 +200,17 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
     };
 #pragma unroll
     for (int first = 0; first < 8; first += kBlocks) {
-        uint4 w[kTiles][kBlocks / 2], u[kTiles];  // u: upper bits of four k-blocks
+        uint4 w[kTiles][kBlocks / 2], u[kTiles][(kBlocks + 3) / 4];  // u: upper bits of four k-blocks each
         uint2 q[NB][kBlocks];
 #pragma unroll
         for (int r = 0; r < kTiles; ++r) {
 #pragma unroll
             for (int i = 0; i < kBlocks / 2; ++i)
                 w[r][i] = *reinterpret_cast<const uint4 *>(unit + (((tile + r) * 4 + first / 2 + i) * 32 + lane) * 16);
-            u[r] = *reinterpret_cast<const uint4 *>(unit + kQ6KUpper + (((tile + r) * 2 + first / 4) * 32 + lane) * 16);
+#pragma unroll
+            for (int i = 0; i < kBlocks; i += 4)
+                u[r][i / 4] = *reinterpret_cast<const uint4 *>(
+                    unit + kQ6KUpper + (((tile + r) * 2 + (first + i) / 4) * 32 + lane) * 16);
         }
 #pragma unroll
         for (int n = 0; n < NB; ++n)
@@ -219,7 +222,7 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
 #pragma unroll
             for (int r = 0; r < kTiles; ++r) {
                 const int b = first + i, shift = b % 2 * 4, up = 2 * (b & 3);
-                const uint4 &x = w[r][i / 2], &y = u[r];
+                const uint4 &x = w[r][i / 2], &y = u[r][i / 4];
                 const uint32_t a[4] = {(x.x >> shift & 0x0f0f0f0fu) | (y.x >> up & 0x03030303u) << 4,
                                        (x.y >> shift & 0x0f0f0f0fu) | (y.y >> up & 0x03030303u) << 4,
                                        (x.z >> shift & 0x0f0f0f0fu) | (y.z >> up & 0x03030303u) << 4,
