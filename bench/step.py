@@ -44,6 +44,7 @@ class Bench:
     device: str
     kv: str
     chunk: int
+    prompt_chunk: int
     repeat: int
 
     def config(self, n_tokens: int, n_slots: int, max_rows: int, **more: Any) -> EngineConfig:
@@ -54,7 +55,8 @@ class Bench:
         """An engine whose pool holds all sequences at the largest position and a chunk, filled."""
         n_pages = N_DECODE * pages_for(max(positions) + 3) + pages_for(self.chunk)
         n_tokens = PAGE_TOKENS * max(n_pages, pages_for(prompt))
-        engine = NativeEngine(self.model, self.config(n_tokens, BASE_SLOT + 1, self.chunk + 3 * N_DECODE, **more))
+        max_rows = max(self.chunk + 3 * N_DECODE, self.prompt_chunk)
+        engine = NativeEngine(self.model, self.config(n_tokens, BASE_SLOT + 1, max_rows, **more))
         fill(engine, self.chunk, BASE_SLOT)
         reset_states(engine, range(BASE_SLOT), BASE_SLOT)
         return engine
@@ -118,8 +120,12 @@ def chunk_times(bench: Bench, engine: NativeEngine, positions: tuple[int, ...]) 
 
 
 def prefill(bench: Bench, engine: NativeEngine, n_tokens: int) -> dict[str, Any]:
-    rate = prefill_tok_s(engine, n_tokens, bench.chunk, PROMPT_SLOT)
-    figures: dict[str, Any] = {"prefill_tokens": n_tokens, "prefill_tok_s": round(rate, 1)}
+    rate = prefill_tok_s(engine, n_tokens, bench.prompt_chunk, PROMPT_SLOT)
+    figures: dict[str, Any] = {
+        "prefill_tokens": n_tokens,
+        "prefill_chunk_rows": bench.prompt_chunk,
+        "prefill_tok_s": round(rate, 1),
+    }
     if bench.device == "cuda":
         figures["prefill_ratio_vs_llamacpp"] = round(rate / LLAMA_CPP_PREFILL, 4)
     return figures
@@ -205,22 +211,24 @@ def show(figures: dict[str, Any], positions: tuple[int, ...]) -> str:
 @click.option("--positions", default="200,23000,100000", show_default=True, callback=numbers)
 @click.option("--prompt", default=20_000, show_default=True, help="Tokens of the prefill measurement.")
 @click.option("--chunk", default=512, show_default=True, help="Prompt rows of a step.")
+@click.option("--prompt-chunk", default=1024, show_default=True, help="Rows of a step of the prefill measurement.")
 @click.option("--repeat", default=9, show_default=True, help="Timed steps; the median counts.")
 @click.option("--ops/--no-ops", default=True, show_default=True, help="Also the time of each kind of op.")
 @click.option("--memory/--no-memory", default=True, show_default=True, help="Also the memory of the served sizes.")
 @click.option("--ceilings", type=click.Path(exists=True, path_type=Path), help="bench/native/ceilings.cu, compiled.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
-def main(model: Path, device: str, kv: str, positions: tuple[int, ...], prompt: int, chunk: int, repeat: int,
-         ops: bool, memory: bool, ceilings: Path | None, out: Path | None) -> None:  # fmt: skip
+def main(model: Path, device: str, kv: str, positions: tuple[int, ...], prompt: int, chunk: int, prompt_chunk: int,
+         repeat: int, ops: bool, memory: bool, ceilings: Path | None, out: Path | None) -> None:  # fmt: skip
     begin = time.perf_counter()
 
     def say(what: str) -> None:
         click.echo(f"{time.perf_counter() - begin:6.1f} s  {what}", err=True)
 
     loaded = load_model(model)
-    bench = Bench(loaded, device, kv, chunk, repeat)
+    bench = Bench(loaded, device, kv, chunk, prompt_chunk, repeat)
     figures: dict[str, Any] = {
-        "command": f"python -m bench.step {model.name} --device {device} --kv {kv} --prompt {prompt} --chunk {chunk}",
+        "command": f"python -m bench.step {model.name} --device {device} --kv {kv} --prompt {prompt} --chunk {chunk} "
+        f"--prompt-chunk {prompt_chunk}",
         "kv": kv,
     }
     # The driver counts the memory of every process, so this comes before any other use of the GPU.

@@ -146,7 +146,7 @@ void CudaEngine::choose_launch(StepArgs &a) {
     a.pass_tiles = launch.pass_tiles;
     a.piece_rows = launch.pass_tiles * 8;
     a.act_slots = launch.act_slots;
-    a.ring_bytes = launch.ring_bytes;
+    a.ring_bytes = static_cast<int32_t>(launch.ring_bytes);
     shared_bytes_ = launch.shared_bytes;
 }
 

@@ -55,7 +55,8 @@ class CudaEngine final : public Engine {
   private:
     // Shared memory of one kind of launch (StepArgs).
     struct Launch {
-        int pass_tiles, act_slots, ring_bytes;
+        int pass_tiles, act_slots;
+        size_t ring_bytes;
         size_t shared_bytes;
     };
 

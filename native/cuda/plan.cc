@@ -118,17 +118,20 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config) : CudaEngine
     fill_constants();
 }
 
-// Shared memory of launches by their row tiles: 1, 2, 3, 4 or 8 that share one read of the weights.
+// Shared memory of launches by their row tiles: 1, 2, 3, 4 or 8 that share one read of the weights. Cards
+// with little shared memory have fewer: a ring must hold two units, and four to keep the groups busy.
 void CudaEngine::plan_launches() {
-    for (int tiles : {1, 2, 3, 4, 8}) narrow_.push_back(plan_launch(tiles, false));
+    const size_t unit = std::max(weights_.max_unit_bytes(), 1);
+    const auto holds = [&](const Launch &launch, size_t n_units) { return launch.ring_bytes >= n_units * unit; };
+    for (int tiles : {1, 2, 3, 4, 8}) {
+        const Launch launch = plan_launch(tiles, false);
+        if (holds(launch, tiles == 8 ? 4 : 2)) narrow_.push_back(launch);
+    }
     wide_ = plan_launch(8, true);
-    // Cards with little shared memory: eight tiles would leave no room for weights.
-    const auto fits = [&](const Launch &l) { return l.ring_bytes >= 4 * weights_.max_unit_bytes(); };
-    if (!fits(narrow_.back())) narrow_.pop_back();
-    if (!fits(wide_)) wide_ = plan_launch(4, true);
-    if (narrow_[0].ring_bytes < 2 * weights_.max_unit_bytes() || wide_.ring_bytes < 2 * weights_.max_unit_bytes())
-        fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, too few for two units of %d; use the CPU device",
-             device_.name.c_str(), device_.shared_limit, weights_.max_unit_bytes());
+    if (!holds(wide_, 4)) wide_ = plan_launch(4, true);
+    if (narrow_.empty() || !holds(wide_, 2))
+        fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, too few for two units of %zu; use the CPU device",
+             device_.name.c_str(), device_.shared_limit, unit);
 }
 
 // Two activation tiles per group, more for single tiles: they come from the L2 one at a time. The

@@ -40,7 +40,7 @@ def test_parts_of_a_batch_own_their_pages() -> None:
 
 
 def test_the_verdict_is_true_and_notices_a_wrong_page(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(model, "cpu", "q8_0", chunk=16, repeat=1)
+    bench = Bench(model, "cpu", "q8_0", chunk=16, prompt_chunk=16, repeat=1)
     with bench.open((150,), 0) as engine:
         assert is_batch_invariant(engine, 150, 16, 9)
         # The first page of a sequence was filled from the same prompt as all others, so it must be spoilt to matter.
