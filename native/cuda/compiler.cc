@@ -119,7 +119,7 @@ class Compiler {
     int64_t output_floats(const Gemm &g, bool split) const {
         const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits_.n_cta) : g.n_blocks;
         const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
-        const int64_t narrow_rows = std::min((limits_.max_rows + 7) / 8, kNarrowTiles) * 8;
+        const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
         return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
     }
 

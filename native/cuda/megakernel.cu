@@ -201,10 +201,7 @@ __global__ void __launch_bounds__(256) commit_states(const StepArgs *args, const
     __shared__ GdnScratch scratch;
     const int items = args->shape.n_gdn_head_v * 2, i = blockIdx.x % items;
     const GdnItem item(*args, gdn_op(ops, blockIdx.x / items), accepted_rows(slot, n), i / 2, i % 2);
-    GdnShare share(item);
-    GdnRaw raw;
-    raw.load(item.in, share, 0);
-    gdn_rows(item, share, raw, scratch, [](GdnRaw &, GdnShare &) {});
+    gdn_rows(item, GdnShare(item), scratch);
 }
 
 // One CTA per layer, after commit_states.

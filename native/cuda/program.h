@@ -82,6 +82,12 @@ static_assert(sizeof(LoadTask) == 64, "one word per lane of half a warp");
 constexpr int kMostGemms = 4;
 constexpr int kNarrowTiles = 8;  // row tiles of 8 that a step has at most before it is a wide one
 
+// Row tiles of the launch for a narrow step of so many rows: kernels exist for 1, 2, 3, 4 and 8.
+constexpr int narrow_tiles(int n_rows) {
+    const int tiles = (n_rows + 7) / 8;
+    return tiles <= 4 ? tiles : kNarrowTiles;
+}
+
 struct Op {
     OpKind kind;
     int32_t flags;

@@ -12,11 +12,10 @@
 
 namespace pj::cuda {
 
-// raw: the inputs of the first batch, on their way. load_next(raw, share) loads what comes after this item.
-template <class LoadNext>
-__device__ __forceinline__ void gdn_rows(const GdnItem &item, GdnShare &share, GdnRaw &raw, GdnScratch &scratch,
-                                         const LoadNext &load_next) {
+__device__ __forceinline__ void gdn_rows(const GdnItem &item, const GdnShare &share, GdnScratch &scratch) {
     const GdnInput &in = item.in;
+    GdnRaw raw;
+    raw.load(in, share, 0);
     GdnState state;
     state.load(item);
     put_window(item, scratch);
@@ -31,8 +30,6 @@ __device__ __forceinline__ void gdn_rows(const GdnItem &item, GdnShare &share, G
         if (first + kGdnBatch < in.n_total) {
             raw.load(in, share, first + kGdnBatch);
             put_factors(in, scratch, first + kGdnBatch);
-        } else {
-            load_next(raw, share);
         }
         recur_batch(state, item, scratch.rows, first);
     }
@@ -59,19 +56,14 @@ __device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, const Wait 
     const int n_items = s.n_seqs * s.shape.n_gdn_head_v * 2, stride = gridDim.x;
 #pragma unroll 1
     for (int ahead = 0; ahead < kAhead; ++ahead) prefetch_item(s, op, blockIdx.x + ahead * stride);
+    // Where the next item's inputs are.
     GdnShare share(gdn_item(s, op, min(static_cast<int>(blockIdx.x), n_items - 1)));
-    GdnRaw raw;
     wait();
-    if (static_cast<int>(blockIdx.x) < n_items) raw.load(gdn_item(s, op, blockIdx.x).in, share, 0);
 #pragma unroll 1
     for (int i = blockIdx.x; i < n_items; i += stride) {
         prefetch_item(s, op, i + kAhead * stride);
-        gdn_rows(gdn_item(s, op, i), share, raw, scratch, [&](GdnRaw &next_raw, GdnShare &next_share) {
-            if (i + stride >= n_items) return;
-            const GdnItem next = gdn_item(s, op, i + stride);
-            next_share = GdnShare(next);
-            next_raw.load(next.in, next_share, 0);
-        });
+        gdn_rows(gdn_item(s, op, i), share, scratch);
+        if (i + stride < n_items) share = GdnShare(gdn_item(s, op, i + stride));
     }
 }
 

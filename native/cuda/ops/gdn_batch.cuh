@@ -57,8 +57,7 @@ struct GdnItem {
 };
 
 // A thread's share in a batch: an even warp has query, an odd one key channels of two rows, four to a
-// lane; each warp has two value channels to a lane, and one gate, of one row. The last warp has the first
-// row's: of few rows, the first warps have the queries and keys.
+// lane; each warp has two value channels to a lane, and one gate, of one row.
 struct GdnShare {
     int qk, v;  // first input
     int qk_row, v_row;
@@ -70,7 +69,7 @@ struct GdnShare {
         qk = warp % 2 * kGdnDim + 4 * lane;
         v = 2 * kGdnDim + 2 * lane;
         qk_row = warp / 2 * 2;
-        v_row = kConsumerWarps - 1 - warp;
+        v_row = warp;
         qk_column = item.in.located(channel_column(item.channel(qk)));
         v_column = item.in.located(channel_column(item.channel(v)));
         gate_column = item.in.located(lane % 2 ? alpha_column(shape, item.head) : beta_column(shape, item.head));

@@ -74,7 +74,7 @@ Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
     const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta) : g.n_blocks;
     const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
-    return {g.out, g.out + std::max(slots * kNarrowTiles * 8, g.n_blocks * rows) * kUnitOutputs};
+    return {g.out, g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
 }
 
 // Products stay untouched from the GEMM that writes them to their last reader.
@@ -164,10 +164,20 @@ void check_split(int n_blocks, int k_units, int n_cta) {
     CHECK(*slots.rbegin() < piece_slots(n, n_blocks, n_cta), "slot %d", *slots.rbegin());
 }
 
-void check_model(int n_cta, bool print) {
+// The pieces of a step of any number of rows lie within the memory of its largest step.
+void check_launches(const Gemm &g, const ProgramLimits &limits) {
+    const Range mine = written(g, limits);
+    if (!unit_bytes(g.format)) return;
+    const int64_t slots = piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta);
+    for (int n_rows = 1; n_rows <= std::min(limits.max_rows, kNarrowTiles * 8); ++n_rows)
+        CHECK(slots * narrow_tiles(n_rows) * 8 * kUnitOutputs <= mine.end - mine.begin, "%d rows of %d", n_rows,
+              limits.max_rows);
+}
+
+void check_model(int n_cta, int max_rows, bool print) {
     const Model model = model_27b_width();
     const Weights weights(model);
-    const ProgramLimits limits = {n_cta, 512, 32};
+    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32)};
     const Programs sized = compile_programs(model, weights, limits, {});
     // Addresses only; nothing is read or written.
     float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
@@ -185,6 +195,8 @@ void check_model(int n_cta, bool print) {
             for (int k = 0; k < op.n_gemms; ++k)
                 CHECK(written(op.gemm[k], limits).end <= end, "products beyond their memory");
         CHECK(program->ops[program->n_body].kind == OpKind::kSelect, "body");
+        for (const Op &op : program->ops)
+            for (int k = 0; k < op.n_gemms; ++k) check_launches(op.gemm[k], limits);
     }
     CHECK(p.trunk_rest.ops.size() == 3, "rest");
     check_tasks(p.trunk_rest);
@@ -199,6 +211,7 @@ int main(int argc, char **) {
     for (int n_cta : {1, 5, 82, 132})
         for (const auto &[n_blocks, k_units] : {std::pair{1, 20}, {80, 68}, {272, 20}, {16, 20}, {8, 2}, {3, 1}})
             check_split(n_blocks, k_units, n_cta);
-    for (int n_cta : {82, 132}) check_model(n_cta, argc > 1 && n_cta == 132);
+    for (int n_cta : {82, 132})
+        for (int max_rows : {8, 24, 40, 64, 512}) check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
     return check_result();
 }
