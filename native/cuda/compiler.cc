@@ -342,7 +342,8 @@ void append_gemm(std::string &text, const Gemm &g) {
 
 }  // namespace
 
-Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, ProductMemory memory) {
+Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits,
+                          ProductMemory memory) {
     Programs out;
     Compiler compiler(model, weights, limits, memory, out);
     out.trunk = compiler.trunk();

@@ -51,7 +51,8 @@ struct Programs {
 
 // With empty memory (nullptr) and weights not yet uploaded the programs have null pointers and right
 // sizes. The model's vectors and matrices are looked up in weights.
-Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits, ProductMemory memory);
+Programs compile_programs(const Model &model, const Weights &weights, const ProgramLimits &limits,
+                          ProductMemory memory);
 
 // One line per op, for people.
 std::string print_program(const Program &program);

@@ -101,7 +101,7 @@ class CudaEngine final : public Engine {
     KvLayout kv_;
     int64_t window_floats_, layer_floats_, slot_floats_, pending_row_floats_;
     int64_t partial_floats_;
-    StepArgs base_ = {};  // what does not change from step to step
+    StepArgs base_ = {};          // what does not change from step to step
     std::vector<Launch> narrow_;  // in order of their row tiles
     Launch wide_ = {};
     std::map<const Program *, std::pair<size_t, size_t>> device_programs_;  // first op, first task

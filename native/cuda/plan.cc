@@ -130,7 +130,8 @@ void CudaEngine::plan_launches() {
     wide_ = plan_launch(8, true);
     if (!holds(wide_, 4)) wide_ = plan_launch(4, true);
     if (narrow_.empty() || !holds(wide_, 2))
-        fail(PJ_ERR_DEVICE, "%s gives a block %zu bytes of shared memory, too few for two units of %zu; use the CPU device",
+        fail(PJ_ERR_DEVICE,
+             "%s gives a block %zu bytes of shared memory, too few for two units of %zu; use the CPU device",
              device_.name.c_str(), device_.shared_limit, unit);
 }
 

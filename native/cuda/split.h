@@ -43,7 +43,8 @@ PJ_HOST_DEVICE UnitRange group_range(int n, int group) {
 }
 
 PJ_HOST_DEVICE UnitRange worker_range(int n_units, int worker, int n_cta) {
-    const UnitRange cta = cta_range(n_units, worker / kGroups, n_cta), group = group_range(cta.size(), worker % kGroups);
+    const UnitRange cta = cta_range(n_units, worker / kGroups, n_cta),
+                    group = group_range(cta.size(), worker % kGroups);
     return {cta.begin + group.begin, cta.begin + group.end};
 }
 

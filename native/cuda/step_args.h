@@ -97,12 +97,14 @@ struct StepArgs {
 // coarsely where partial results would be many.
 constexpr int segment_of(int position) {
     if (position < 2048) return position / 256;
-    return position < 32768 ? 8 + (position - 2048) / 512 : 68 + (position - 32768) / 1024;
+    if (position < 8192) return 8 + (position - 2048) / 512;
+    return position < 32768 ? 20 + (position - 8192) / 1024 : 44 + (position - 32768) / 2048;
 }
 
 constexpr int segment_begin(int segment) {
     if (segment < 8) return segment * 256;
-    return segment < 68 ? 2048 + (segment - 8) * 512 : 32768 + (segment - 68) * 1024;
+    if (segment < 20) return 2048 + (segment - 8) * 512;
+    return segment < 44 ? 8192 + (segment - 20) * 1024 : 32768 + (segment - 44) * 2048;
 }
 
 constexpr bool segments_fit() {

@@ -38,8 +38,8 @@ __device__ __forceinline__ void advance_gates(const GdnInput &in, int group, int
     const DeviceShape &shape = in.s.shape;
     const int heads = shape.n_gdn_head_v, at = group * 32 + lane;
     const bool mine = at < 2 * heads;
-    const GdnColumn c = in.located(!mine || at < heads ? beta_column(shape, mine ? at : 0)
-                                                       : alpha_column(shape, at - heads));
+    const GdnColumn c =
+        in.located(!mine || at < heads ? beta_column(shape, mine ? at : 0) : alpha_column(shape, at - heads));
 #pragma unroll 1
     for (int first = in.n_committed; first < in.n_total; first += kRows) {
         float x[kRows][1];

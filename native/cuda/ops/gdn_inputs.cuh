@@ -121,7 +121,9 @@ struct GdnInput {
     __device__ __forceinline__ const float *address(const GdnColumn &c, int i, int n) const {
         return i < n_accept ? finished(c, i) : piece(c, i, n);
     }
-    __device__ __forceinline__ int pieces_of_row(int i, const GdnColumn &c) const { return i < n_accept ? 1 : c.pieces.n; }
+    __device__ __forceinline__ int pieces_of_row(int i, const GdnColumn &c) const {
+        return i < n_accept ? 1 : c.pieces.n;
+    }
     __device__ __forceinline__ bool is_of_step(int i) const { return i >= n_accept && i < n_total; }
 
     // Loads of kWidth neighbouring columns of the rows first .. first + kRows - 1, without their factors.
@@ -143,8 +145,7 @@ struct GdnInput {
     // Then piece n of the rows of this step, zero of the others: registers that are not always set would
     // count as live in all of the caller's loop.
     template <int kWidth, int kRows>
-    __device__ __forceinline__ void load_piece(float (&x)[kRows][kWidth], const GdnColumn &c, int first,
-                                               int n) const {
+    __device__ __forceinline__ void load_piece(float (&x)[kRows][kWidth], const GdnColumn &c, int first, int n) const {
         const int64_t stride = row_stride(c);
         const float *from = piece(c, first, n);
 #pragma unroll

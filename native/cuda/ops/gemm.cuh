@@ -209,8 +209,8 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
                 w[r][i] = *reinterpret_cast<const uint4 *>(unit + (((tile + r) * 4 + first / 2 + i) * 32 + lane) * 16);
 #pragma unroll
             for (int i = 0; i < kBlocks; i += 4)
-                u[r][i / 4] = *reinterpret_cast<const uint4 *>(
-                    unit + kQ6KUpper + (((tile + r) * 2 + (first + i) / 4) * 32 + lane) * 16);
+                u[r][i / 4] = *reinterpret_cast<const uint4 *>(unit + kQ6KUpper +
+                                                               (((tile + r) * 2 + (first + i) / 4) * 32 + lane) * 16);
         }
 #pragma unroll
         for (int n = 0; n < NB; ++n)
@@ -380,7 +380,7 @@ struct RingUses {
 // The next units of one output block that a group adds up.
 struct Piece {
     int block, n_units;
-    float *out;                 // of the block's first output and the rows' first
+    float *out;  // of the block's first output and the rows' first
     int64_t row_stride;
     int n_rows;  // of the step, from the first on
     bool add;    // to what is there
@@ -544,7 +544,8 @@ __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &ge
                                                const SlotRing &acts, RingUses &uses) {
     const int n_rows = gemm_rows(s, gemm.all_rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
     const auto run = [&](auto n_tiles, auto wide) {
-        uses = gemm_tiled<kFormat, decltype(n_tiles)::value, decltype(wide)::value>(s, gemm, n_rows, weights, acts, uses);
+        uses =
+            gemm_tiled<kFormat, decltype(n_tiles)::value, decltype(wide)::value>(s, gemm, n_rows, weights, acts, uses);
     };
     if (s.wide) return tiles == 4 ? run(Constant<4>{}, Constant<true>{}) : run(Constant<8>{}, Constant<true>{});
     switch (tiles) {
@@ -564,7 +565,8 @@ __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &ge
 // One value of a matrix that is not split.
 __device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &gemm, int row, int out) {
     if (s.wide) return gemm.out + static_cast<int64_t>(row) * gemm.n_blocks * kUnitOutputs + out;
-    return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * s.piece_rows + row) * kUnitOutputs + out % kUnitOutputs;
+    return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * s.piece_rows + row) * kUnitOutputs +
+           out % kUnitOutputs;
 }
 
 }  // namespace pj::cuda

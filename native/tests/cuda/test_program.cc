@@ -74,7 +74,8 @@ Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
     const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta) : g.n_blocks;
     const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
-    return {g.out, g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
+    return {g.out,
+            g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
 }
 
 // Products stay untouched from the GEMM that writes them to their last reader.
@@ -116,7 +117,8 @@ void check_tasks(const Program &p) {
             const LoadTask &task = p.tasks.at(next++);
             CHECK(task.op == static_cast<int>(i) && task.stage == stage, "op %zu: task of %d, stage %u", i, task.op,
                   task.stage);
-            CHECK(task.n_blocks == g.n_blocks && task.k_units == g.k_units && task.first_cta == g.first_cta, "op %zu", i);
+            CHECK(task.n_blocks == g.n_blocks && task.k_units == g.k_units && task.first_cta == g.first_cta, "op %zu",
+                  i);
         }
         if (p.ops[i].flags & kOpBarrier) ++stage;
     }
@@ -212,6 +214,7 @@ int main(int argc, char **) {
         for (const auto &[n_blocks, k_units] : {std::pair{1, 20}, {80, 68}, {272, 20}, {16, 20}, {8, 2}, {3, 1}})
             check_split(n_blocks, k_units, n_cta);
     for (int n_cta : {82, 132})
-        for (int max_rows : {8, 24, 40, 64, 512}) check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
+        for (int max_rows : {8, 24, 40, 64, 512})
+            check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
     return check_result();
 }
