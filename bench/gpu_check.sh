@@ -147,6 +147,7 @@ if wants step; then
     if [ "$device" = cuda ]; then
         section ceilings 60 bash -c build_ceilings && step_args+=(--ceilings $build/ceilings)
     fi
+    section width 60 "$python" -m bench.width_error --device "$device" --out "$out/width.json"
     section step 240 "$python" -m bench.step "$model" --device "$device" --out "$figures" ${step_args[@]+"${step_args[@]}"}
 fi
 wants host && section host 120 "$python" -m bench.host_gap "$model" --device "$device" --out "$figures"

@@ -65,6 +65,8 @@ _REAL = {"head_dim": 256, "rope_dim": 64, "rope_sections": (11, 11, 10, 0), "gdn
 PRESETS = {
     "27b": _shape(64, 4, n_embd=5120, n_ff=17408, n_head=24, n_head_kv=4, n_gdn_head_v=48, n_gdn_head_k=16,
                   n_vocab=248320, n_ctx_train=262144, **_REAL),
+    "27b-width": _shape(4, 4, n_embd=5120, n_ff=17408, n_head=24, n_head_kv=4, n_gdn_head_v=48, n_gdn_head_k=16,
+                        n_vocab=32000, n_ctx_train=262144, **_REAL),
     "tiny": _shape(4, 4, n_embd=512, n_ff=1024, n_head=4, n_head_kv=2, n_gdn_head_v=4, n_gdn_head_k=2,
                    n_vocab=152064, n_ctx_train=65536, **_REAL),
     "micro": _shape(2, 2, n_embd=256, n_ff=256, n_head=4, n_head_kv=2, head_dim=64, rope_dim=16,
