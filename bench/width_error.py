@@ -1,9 +1,9 @@
 """How far a device's logits are from the CPU's on four blocks of the 27B's width: ``python -m bench.width_error``.
 
 The weights are random, so nothing damps what rounding adds; errors are relative to the largest logit of a row. What
-they can be is shown by the CPU against itself: with f16 instead of q8_0 KV, and with another instruction set, whose float
-sums run in another order. Activations are rounded to int8 between matrices, and a sum that differs in its last bit moves
-some of them by one step; that, not the arithmetic of one product, is what all three measure.
+they can be is shown by the CPU against itself: with f16 instead of q8_0 KV, and with another instruction set, whose
+float sums run in another order. Activations are rounded to int8 between matrices, and a sum that differs in its last
+bit moves some of them by one step; that, not the arithmetic of one product, is what all three measure.
 """
 
 from __future__ import annotations
