@@ -1,4 +1,4 @@
-"""Compare pyjet's CPU backend with llama.cpp: ``make kl``."""
+"""Compare pyjet with llama.cpp on the CPU: ``make kl``, ``make kl ARGS="--device cuda"``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from compat_tests.kl.report import f16_note, record, save, table
 from compat_tests.kl.texts import TextError, windows
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
+from pyjet.native.config import Device
 from tests.support.requantize import requantize
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "kl-cpu.json"
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 WEIGHTS = ("Q4_K_M", "F16", "Q8_0")
 
 
@@ -40,7 +41,7 @@ def merge(kv_type: str, by_window: dict[int, JobResult]) -> KvResult:
     )
 
 
-def run(weights: Sequence[str], processes: int) -> tuple[list[Verdict], list[KvResult]]:
+def run(weights: Sequence[str], processes: int, device: Device) -> tuple[list[Verdict], list[KvResult]]:
     """Measure and judge every file with every KV type."""
     embedded = default_model_path()
     with LlamaModel(embedded) as llama:
@@ -51,7 +52,7 @@ def run(weights: Sequence[str], processes: int) -> tuple[list[Verdict], list[KvR
             name: embedded if name == "Q4_K_M" else requantize(embedded, Path(folder) / f"{name}.gguf", name)
             for name in weights
         }
-        found = run_all(files, suite, processes, Path(folder))
+        found = run_all(files, suite, processes, Path(folder), device)
     verdicts: list[Verdict] = []
     results: list[KvResult] = []
     for name in weights:
@@ -61,10 +62,16 @@ def run(weights: Sequence[str], processes: int) -> tuple[list[Verdict], list[KvR
     return verdicts, results
 
 
-def used_isa() -> str:
-    """Instruction set that the engine picks on this processor."""
-    with open_engine(load_model(default_model_path()), 1, max_rows=1, n_threads=1) as engine:
-        return engine.info().isa
+def tested(device: Device) -> str:
+    """The GPU, or the instruction set that the engine picks on this processor."""
+    with open_engine(load_model(default_model_path()), 1, max_rows=1, n_threads=1, device=device) as engine:
+        info = engine.info()
+        return info.isa if device == "cpu" else info.device_name
+
+
+def results_file(device: Device, name: str) -> Path:
+    """Where the figures of a device go: those of a GPU into its folder."""
+    return RESULTS / "kl-cpu.json" if device == "cpu" else RESULTS / name.lower().replace(" ", "-") / "kl.json"
 
 
 def known_weights(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
@@ -78,9 +85,10 @@ def known_weights(context: click.Context, parameter: click.Parameter, value: str
 @click.command()
 @click.option("--weights", default=",".join(WEIGHTS), show_default=True, callback=known_weights, help="Which files.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes, of one thread each.  [default: one per core]")
-@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Where the figures go as JSON.")
-def main(weights: list[str], jobs: int | None, out: Path) -> None:
-    """KL divergence of pyjet's CPU backend to llama.cpp on Python source and agent chats.
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="pyjet's.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the figures go as JSON.  [default: bench/results]")
+def main(weights: list[str], jobs: int | None, device: Device, out: Path | None) -> None:
+    """KL divergence of pyjet to llama.cpp's CPU backend on Python source and agent chats.
 
     The embedded model is compared as it is and after its weights were rewritten as F16 and Q8_0, each
     with f16 and q8_0 KV. llama.cpp computes every window in several ways; the divergence between these
@@ -89,12 +97,13 @@ def main(weights: list[str], jobs: int | None, out: Path) -> None:
     """
     started = time.monotonic()
     try:
-        verdicts, results = run(weights, jobs or len(os.sched_getaffinity(0)))
+        what = tested(device)
+        verdicts, results = run(weights, jobs or len(os.sched_getaffinity(0)), device)
     except (LlamaCppError, TextError) as error:
         raise click.ClickException(str(error)) from error
     seconds = time.monotonic() - started
-    content = record(verdicts, results, used_isa(), seconds)
-    save(out, content)
+    content = record(verdicts, results, what, seconds)
+    save(out or results_file(device, what), content)
     missed = [sentence for verdict in verdicts for sentence in misses(verdict)]
     for sentence in filter(None, [f16_note(verdicts), *(f"missed: {sentence}" for sentence in missed)]):
         click.echo(sentence)

@@ -16,7 +16,7 @@ from compat_tests.kl.divergence import Floats, Sample, compare, log_softmax
 from compat_tests.kl.oracle import distinct, llama_logits
 from compat_tests.kl.pyjet_logits import MAIN_PATH, ROW_PATHS, pyjet_logits, same_bits
 from pyjet.model.reader import Model, load_model
-from pyjet.native.config import KvType
+from pyjet.native.config import Device, KvType
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Job:
 
     modes: llama.cpp's modes to run. probe: drop those that repeat another bit for bit. nudged: the file
     that stands for llama.cpp's noise where only one mode is left. all_paths: pyjet in every row path.
+    device: pyjet's; llama.cpp always runs on the CPU.
     """
 
     path: Path
@@ -36,6 +37,7 @@ class Job:
     all_paths: bool
     probe: bool = False
     nudged: Path | None = None
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def _open_llama(path: Path) -> LlamaModel:
 
 def run_job(job: Job) -> JobResult:
     """Evaluate one window with llama.cpp's modes and with pyjet, and compare them."""
-    paths = pyjet_logits(_open(job.path), job.tokens, job.kv_type, ROW_PATHS if job.all_paths else [MAIN_PATH])
+    row_paths = ROW_PATHS if job.all_paths else [MAIN_PATH]
+    paths = pyjet_logits(_open(job.path), job.tokens, job.kv_type, row_paths, job.device)
     ours = log_softmax(paths[MAIN_PATH])
     logits = {mode: llama_logits(_open_llama(job.path), job.tokens, mode, job.kv_type) for mode in job.modes}
     theirs = {mode: log_softmax(rows) for mode, rows in (distinct(logits) if job.probe else logits).items()}

@@ -17,7 +17,7 @@ from compat_tests.kl.measure import Job, JobResult, run_jobs, workers
 from compat_tests.kl.nudge import nudge
 from compat_tests.kl.oracle import modes_for
 from compat_tests.kl.texts import Window
-from pyjet.native.config import KvType
+from pyjet.native.config import Device, KvType
 
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
 # F16 is the slowest file and its bound is far from its figures, so every second window is enough.
@@ -26,11 +26,11 @@ EVERY = {"F16": 2}
 Found = dict[tuple[str, str], dict[int, JobResult]]  # (weights, KV type) -> window -> result
 
 
-def all_jobs(files: dict[str, Path], suite: Sequence[Window]) -> list[Job]:
+def all_jobs(files: dict[str, Path], suite: Sequence[Window], device: Device = "cpu") -> list[Job]:
     """Every window of every file with every KV type; the first one of each kind in all row paths."""
     first = {kind: next(i for i, w in enumerate(suite) if w.kind == kind) for kind in {w.kind for w in suite}}
     return [
-        Job(path, weights, kv_type, i, window.tokens, modes_for(kv_type), all_paths=i == first[window.kind])
+        Job(path, weights, kv_type, i, window.tokens, modes_for(kv_type), i == first[window.kind], device=device)
         for weights, path in files.items()
         for kv_type in KV_TYPES
         for i, window in enumerate(suite)
@@ -55,13 +55,15 @@ def remaining(jobs: Sequence[Job], probed: Found, folder: Path) -> Iterator[Job]
         yield replace(job, modes=modes, nudged=nudged[job.weights])
 
 
-def run_all(files: dict[str, Path], suite: Sequence[Window], processes: int, folder: Path) -> Found:
+def run_all(
+    files: dict[str, Path], suite: Sequence[Window], processes: int, folder: Path, device: Device = "cpu"
+) -> Found:
     """Results of all windows, with a progress bar on a terminal. folder: where nudged files are written."""
     found: Found = {}
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-    jobs = all_jobs(files, suite)
+    jobs = all_jobs(files, suite, device)
     with workers(processes) as executor, bar:
         task = bar.add_task("windows", total=len(jobs))
 

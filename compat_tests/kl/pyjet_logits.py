@@ -9,18 +9,20 @@ import numpy as np
 from cli.llama_cpp import Logits, Tokens
 from cli.sequence import Sequence, open_engine
 from pyjet.model.reader import Model
-from pyjet.native.config import KvType
+from pyjet.native.config import Device, KvType
 
 # name -> rows of one step; every path must give the same bits
 ROW_PATHS = {"chunks of 512": 512, "chunks of 7": 7, "token by token": 1}
 MAIN_PATH = "chunks of 512"
 
 
-def pyjet_logits(model: Model, tokens: Tokens, kv_type: KvType, paths: Iterable[str] = ROW_PATHS) -> dict[str, Logits]:
-    """Logits float32 [n, n_vocab] of each row path, on one thread of the CPU backend."""
+def pyjet_logits(
+    model: Model, tokens: Tokens, kv_type: KvType, paths: Iterable[str] = ROW_PATHS, device: Device = "cpu"
+) -> dict[str, Logits]:
+    """Logits float32 [n, n_vocab] of each row path, on one thread of the CPU backend or on the GPU."""
     found = {}
     max_rows = max(ROW_PATHS.values())
-    with open_engine(model, len(tokens), max_rows=max_rows, kv_type=kv_type, n_threads=1) as engine:
+    with open_engine(model, len(tokens), max_rows=max_rows, kv_type=kv_type, n_threads=1, device=device) as engine:
         for name in paths:
             found[name] = Sequence(engine, ROW_PATHS[name]).append(tokens, all_logits=True)
     return found

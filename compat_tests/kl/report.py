@@ -74,13 +74,13 @@ def device() -> str:
     return names[0] if names else platform.machine()
 
 
-def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], isa: str, seconds: float) -> dict[str, Any]:
-    """Everything that is worth keeping of a run."""
+def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], tested: str, seconds: float) -> dict[str, Any]:
+    """Everything that is worth keeping of a run. tested: pyjet's instruction set or GPU."""
     return {
         "what": "KL divergence to llama.cpp, nats",
         "date": time.strftime("%Y-%m-%d"),
         "command": " ".join(["python -m compat_tests.kl", *sys.argv[1:]]),
-        "device": f"{device()}, {isa}",
+        "device": f"{device()}, {tested}",
         "pyjet": build_info(),
         "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
         "texts": fingerprints(),
