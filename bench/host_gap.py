@@ -106,11 +106,8 @@ def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens:
     figures = {"command_host_gap": f"python -m bench.host_gap {model.name} --device {device}",
                **summarise(plain, profiled)}  # fmt: skip
     if out:
-        loaded = load_model(model)
-        who = record.identity(f"{loaded.n_params / 1e9:.1f}B, {loaded.ftype_name}", plain["device"])
-        record.update(out, who, figures)
-    for key, value in figures.items():
-        click.echo(f"{key:26} {value}")
+        record.update(out, record.identity(load_model(model), plain["device"]), figures)
+    record.show(figures)
 
 
 if __name__ == "__main__":

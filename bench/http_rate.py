@@ -91,9 +91,8 @@ def main(model: Path, device: str, kv: str, clients: int, prompt: int, tokens: i
         "http_us_per_step_4clients": round((clients / through - clients / alone) * 1e6, 1),
     }
     if out:
-        record.update(out, record.identity(f"{loaded.n_params / 1e9:.1f}B, {loaded.ftype_name}", device_name), figures)
-    for key, value in figures.items():
-        click.echo(f"{key:26} {value}")
+        record.update(out, record.identity(loaded, device_name), figures)
+    record.show(figures)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
+
+from pyjet.model.reader import Model
 from pyjet.native import build_info
 
 IDENTITY = ("commit", "device", "pyjet", "model")
@@ -29,9 +32,10 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
 
 
-def identity(model: str, device: str) -> dict[str, Any]:
+def identity(model: Model, device: str) -> dict[str, Any]:
     """What figures of one file have in common."""
-    return {"commit": commit(), "device": device, "pyjet": build_info(), "model": model}
+    name = f"{model.n_params / 1e9:.1f}B, {model.ftype_name}"
+    return {"commit": commit(), "device": device, "pyjet": build_info(), "model": name}
 
 
 def update(path: Path, who: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:
@@ -43,3 +47,10 @@ def update(path: Path, who: dict[str, Any], figures: dict[str, Any]) -> dict[str
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return record
+
+
+def show(figures: dict[str, Any]) -> None:
+    """A line per figure."""
+    width = max(map(len, figures), default=0)
+    for key, value in figures.items():
+        click.echo(f"{key:{width}} {value}")

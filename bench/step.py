@@ -253,8 +253,7 @@ def main(model: Path, device: str, kv: str, positions: tuple[int, ...], prompt: 
         figures["ops"] = op_times(bench, positions)
         say("ops")
     if out:
-        who = record.identity(f"{loaded.n_params / 1e9:.1f}B, {loaded.ftype_name}", device_name)
-        record.update(out, who, figures)
+        record.update(out, record.identity(loaded, device_name), figures)
     click.echo(show(figures, positions))
     click.echo(f"{device_name}; {build_info()}; correct: {'yes' if figures['is_correct'] else 'NO'}")
     raise SystemExit(0 if figures["is_correct"] else 1)

@@ -69,9 +69,8 @@ def main(device: str, preset: str, tokens: int, folder: Path | None, out: Path |
         model = load_model(path)
         figures, name = measure(model, device, tokens)
         if out:
-            record.update(out, record.identity(f"{model.n_params / 1e9:.1f}B, {model.ftype_name}", name), figures)
-    for key, value in figures.items():
-        click.echo(f"{key:36s} {value}")
+            record.update(out, record.identity(model, name), figures)
+    record.show(figures)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -88,6 +90,27 @@ class Run:
     def steps(self, n: int) -> None:
         for _ in range(n):
             self.step()
+
+    def play(self, actions: Iterable[Any]) -> tuple[dict[str, GenerationRequest], set[str]]:
+        """Do what is said and let all requests end: submit a request, run so many steps, ("cancel", number, keep).
+
+        Returns the requests by name, r0 first, and the names that were cancelled.
+        """
+        wanted: dict[str, GenerationRequest] = {}
+        cancelled = set()
+        for action in actions:
+            if isinstance(action, GenerationRequest):
+                name = f"r{len(wanted)}"
+                wanted[name] = self.submit_as(name, action)
+            elif isinstance(action, int):
+                self.steps(action)
+            else:
+                _, number, keep_tokens = action
+                cancelled.add(f"r{number}")
+                self.note(self.core.cancel(f"r{number}", keep_tokens))
+                self.core.check()
+        self.drain()
+        return wanted, cancelled
 
     def drain(self) -> None:
         """The most urgent request advances in each step, and only more urgent ones can undo what others did."""

@@ -10,7 +10,6 @@ from pyjet.engine.core import EngineCore
 from pyjet.engine.request import (
     FailedEvent,
     FinishedEvent,
-    GenerationRequest,
     ProgressEvent,
     SamplingParams,
     StartedEvent,
@@ -18,29 +17,15 @@ from pyjet.engine.request import (
 from tests.engine.core_run import Run, expected, request, requests
 from tests.engine.fake_native import N_VOCAB
 
-ACTIONS = st.lists(
-    st.one_of(requests(30, (-1, 0, 1, 3, 12)), st.integers(0, 4), st.tuples(st.just("cancel"), st.integers(0, 20))),
-    max_size=40,
-)
+CANCEL = st.tuples(st.just("cancel"), st.integers(0, 20), st.none())
+ACTIONS = st.lists(st.one_of(requests(30, (-1, 0, 1, 3, 12)), st.integers(0, 4), CANCEL), max_size=40)
 
 
 @settings(max_examples=60, deadline=None)
 @given(ACTIONS, st.sampled_from([3, 8, 64]), st.sampled_from([40, 64, 120]))
 def test_answers_do_not_depend_on_the_others(actions: list, max_rows: int, n_ctx_total: int) -> None:
     run = Run(max_rows=max_rows, n_ctx_total=n_ctx_total)
-    wanted: dict[str, GenerationRequest] = {}
-    cancelled = set()
-    for action in actions:
-        if isinstance(action, GenerationRequest):
-            name = f"r{len(wanted)}"
-            wanted[name] = run.submit_as(name, action)
-        elif isinstance(action, int):
-            for _ in range(action):
-                run.step()
-        else:
-            cancelled.add(f"r{action[1]}")
-            run.note(run.core.cancel(f"r{action[1]}"))
-    run.drain()
+    wanted, cancelled = run.play(actions)
     for name, asked in wanted.items():
         tokens, reason = expected(asked)
         last = run.last(name)

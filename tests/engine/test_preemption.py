@@ -28,19 +28,7 @@ def test_answers_are_those_of_a_request_alone(
     actions: list, max_rows: int, n_slots: int, page_tokens: int, n_ctx_total: int
 ) -> None:
     run = Run(max_rows=max_rows, n_slots=n_slots, page_tokens=page_tokens, n_ctx_total=n_ctx_total)
-    wanted: dict[str, GenerationRequest] = {}
-    cancelled = set()
-    for action in actions:
-        if isinstance(action, GenerationRequest):
-            name = f"r{len(wanted)}"
-            wanted[name] = run.submit_as(name, action)
-        elif isinstance(action, int):
-            run.steps(action)
-        else:
-            cancelled.add(f"r{action[1]}")
-            run.note(run.core.cancel(f"r{action[1]}", action[2]))
-            run.core.check()
-    run.drain()
+    wanted, cancelled = run.play(actions)
     for name, asked in wanted.items():
         check_answer(run, asked, was_cancelled=name in cancelled)
     finished, counters = run.check_all_ended(), run.core.counters()

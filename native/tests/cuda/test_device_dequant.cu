@@ -5,8 +5,8 @@
 #include "core/quants.h"
 #include "core/status.h"
 #include "cuda/dequant.h"
-#include "cuda/device.h"
 #include "cuda/memory.h"
+#include "tests/cuda/gpu.h"
 #include "tests/unit_check.h"
 
 using namespace pj;
@@ -42,13 +42,7 @@ void check_type() {
 }  // namespace
 
 int main() {
-    try {
-        const Device device = open_device(0);
-        std::printf("%s: ", device.name.c_str());
-    } catch (const Error &error) {
-        std::printf("skipped: %s\n", error.what());
-        return 77;
-    }
+    if (!has_gpu()) return kSkipped;
     check_type<GGML_F32>();
     check_type<GGML_F16>();
     check_type<GGML_BF16>();

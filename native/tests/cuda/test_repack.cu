@@ -1,8 +1,8 @@
 // Units that the repacking kernel wrote on the GPU, streamed in pieces from "the file": exactly the
 // integers and scales of decode_block. Exit code 77 without a GPU.
 #include "core/status.h"
-#include "cuda/device.h"
 #include "cuda/repack.h"
+#include "tests/cuda/gpu.h"
 #include "tests/unit_check.h"
 
 using namespace pj;
@@ -50,13 +50,7 @@ void check_matrix(int32_t type, int n_in, int n_out) {
 }  // namespace
 
 int main() {
-    try {
-        const Device device = open_device(0);
-        std::printf("%s: ", device.name.c_str());
-    } catch (const Error &error) {
-        std::printf("skipped: %s\n", error.what());
-        return 77;
-    }
+    if (!has_gpu()) return kSkipped;
     for (int32_t type : {GGML_Q4_K, GGML_Q5_K, GGML_Q6_K, GGML_Q8_0}) {
         check_matrix(type, 256, 64);
         check_matrix(type, 5120, 130);
