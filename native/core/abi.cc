@@ -241,7 +241,7 @@ void *pj_host_alloc(int32_t device, uint64_t n_bytes) {
 #ifdef PJ_HAVE_CUDA
             memory = pj::cuda::allocate(pj::cuda::MemoryKind::kPinned, n_bytes, "results of a step");
 #else
-            fail(PJ_ERR_DEVICE, "this library was built without the CUDA backend");
+            fail_without_cuda();
 #endif
         } else {
             memory = std::malloc(n_bytes);

@@ -14,17 +14,14 @@ namespace pj::cpu {
 
 namespace {
 
-int attention_layers(const Model &model) {
-    const auto n =
-        std::count_if(model.blocks.begin(), model.blocks.end(), [](const Block &b) { return b.is_attention; });
-    return static_cast<int>(n + model.mtp.size());
+int attention_blocks(const Model &model) {
+    return static_cast<int>(
+        std::count_if(model.blocks.begin(), model.blocks.end(), [](const Block &b) { return b.is_attention; }));
 }
 
-int gdn_layers(const Model &model) {
-    const auto n =
-        std::count_if(model.blocks.begin(), model.blocks.end(), [](const Block &b) { return !b.is_attention; });
-    return static_cast<int>(n);
-}
+int attention_layers(const Model &model) { return attention_blocks(model) + static_cast<int>(model.mtp.size()); }
+
+int gdn_layers(const Model &model) { return static_cast<int>(model.blocks.size()) - attention_blocks(model); }
 
 // Its arrays grow in proportion to the rows; the rows of logits are those of CpuEngine::emit.
 uint64_t workspace_bytes(const Shape &s, const pj_config &config) {

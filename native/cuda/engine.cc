@@ -28,7 +28,6 @@ WantedRows wanted_rows(const pj_step_in &in) {
     return w;
 }
 
-// What the host sends with a step.
 // Calls body(row) for all rows. A prompt chunk's take some milliseconds: the GPU would wait for one thread.
 template <class Body>
 void for_rows(int n_rows, const Body &body) {
@@ -44,6 +43,7 @@ void for_rows(int n_rows, const Body &body) {
     for (std::thread &thread : threads) thread.join();
 }
 
+// What the host sends with a step.
 size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, const Shape &shape, int max_selected) {
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
            StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +

@@ -76,39 +76,21 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
     });
 }
 
-// Narrow steps: a tile for every unit, in the ring of the group that multiplies it. A lane per group
-// where a lane can copy alone; one that waits holds up the others, but groups advance together.
+// Narrow steps: a tile for every unit, in the ring of the group that multiplies it.
 struct NarrowActs {
     const SlotRing &rings;
     GroupCounts counts;
-    uint32_t use = 0;  // of this lane's group
 
     __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_tiles,
                                          int lane) {
-        const int bytes = n_tiles * static_cast<int>(sizeof(ActTile));
-#if __CUDA_ARCH__ >= 900
-        if (lane < kGroups) {
-            const SlotRing ring = rings.of(lane);
-            const UnitRange units = cta_range(task.n_blocks * task.k_units, split_cta(task.first_cta), gridDim.x);
-            const UnitRange mine = group_range(units.size(), lane);
-            int k = static_cast<int>(static_cast<unsigned>(units.begin + mine.begin) % task.k_units);
-            for (int i = mine.begin; i < mine.end; ++i, ++use) {
-                ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles, bytes, ring.full_of(use), 0,
-                             0);
-                if (++k == task.k_units) k = 0;
-            }
-        }
-        __syncwarp();
-#else
         for_each_unit(task, [&](int unit, int group) {
             const SlotRing ring = rings.of(group);
-            const uint32_t n = counts.next(group, lane);
+            const uint32_t use = counts.next(group, lane);
             const int k = static_cast<int>(static_cast<unsigned>(unit) % task.k_units);
-            ring.wait_empty(n);
-            copy_to_slot(ring.slot(n), act + static_cast<int64_t>(k) * s.row_tiles, bytes, ring.full_of(n), lane, 0);
+            ring.wait_empty(use);
+            copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles,
+                         n_tiles * static_cast<int>(sizeof(ActTile)), ring.full_of(use), lane, 0);
         });
-#endif
     }
 };
 
@@ -137,7 +119,7 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
     NarrowActs narrow = {rings, {}};
     WideActs wide = {rings};
     for_each_task(s, lane, [&](const LoadTask &task) {
-        if (lane == 0) wait_stage(s.buf.barrier, s.barrier_start, task.stage);
+        if (lane == 0) wait_stage(s.buf.barrier, task.stage);
         __syncwarp();
         fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;

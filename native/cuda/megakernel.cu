@@ -32,10 +32,10 @@ struct Walk {
 // What an op waits for: the stages before it.
 struct StageWait {
     const uint32_t *counter;
-    uint32_t start, stage;
+    uint32_t stage;
 
-    __device__ __forceinline__ void operator()() const { enter_stage(counter, start, stage); }
-    __device__ __forceinline__ void alone() const { wait_stage(counter, start, stage); }
+    __device__ __forceinline__ void operator()() const { enter_stage(counter, stage); }
+    __device__ __forceinline__ void alone() const { wait_stage(counter, stage); }
 };
 
 __device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
@@ -155,7 +155,7 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, O
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
-        run_op(s, op, rings, walk.uses, StageWait{s.buf.barrier, s.barrier_start, walk.stage});
+        run_op(s, op, rings, walk.uses, StageWait{s.buf.barrier, walk.stage});
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++walk.stage;

@@ -69,8 +69,7 @@ struct StepArgs {
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_attention_items;
-    int32_t column_groups;   // columns of an attention item are 8 times this
-    uint32_t barrier_start;  // value of the counter when the launch begins: 0
+    int32_t column_groups;  // columns of an attention item are 8 times this
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.

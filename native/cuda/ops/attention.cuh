@@ -419,7 +419,7 @@ __device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const A
 }
 
 __device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int lane) {
-    for (int at = lane * 128; at < bytes; at += 32 * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(block + at));
+    for (int at = lane * 128; at < bytes; at += 32 * 128) prefetch(block + at);
 }
 
 // The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.

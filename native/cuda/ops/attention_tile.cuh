@@ -9,6 +9,7 @@
 // and outputs of column 8 c + g in dims 32 w + 8 t + {0..7}.
 #pragma once
 
+#include "cuda/ops/mma.cuh"
 #include "cuda/ops/partials.cuh"
 
 namespace pj::cuda {
@@ -67,23 +68,13 @@ struct ValueBatch {
     uint2 scales;
 };
 
-// c += a b; c0 and c1 belong to the first column group, d0 and d1 to the second.
-__device__ __forceinline__ void mma_halves(float &c0, float &c1, float &d0, float &d1, const uint32_t (&a)[4],
-                                           uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(c0), "+f"(c1), "+f"(d0), "+f"(d1)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // The float 1.5 * 2^23: an integer below 2^22 added to its bits is added to its value.
 constexpr int kFloatBias = 0x4b400000;
 
 // Products of 32 int8 as floats: exact, without a conversion.
 __device__ __forceinline__ void mma_bytes(float (&dot)[4], const uint4 &a, uint32_t b0, uint32_t b1) {
-    int c[4];
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "r"(kFloatBias));
+    int c[4] = {kFloatBias, kFloatBias, kFloatBias, kFloatBias};
+    mma_k32(c, {a.x, a.y, a.z, a.w}, make_uint2(b0, b1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) dot[i] = __int_as_float(c[i]) - __int_as_float(kFloatBias);
 }

@@ -83,8 +83,6 @@ __device__ __forceinline__ void read_floats(float (&x)[kWidth], const float *p) 
     }
 }
 
-__device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-
 // The rows of one sequence in one layer.
 struct GdnInput {
     const StepArgs &s;

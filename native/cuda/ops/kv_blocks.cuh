@@ -19,24 +19,6 @@ namespace pj::cuda {
 constexpr int kHeadDim = 256;
 constexpr int kScalesAt = kBlockTokens * kHeadDim;  // byte offset of the scales in a q8_0 block
 
-// Calls body(prepare(item, lane), lane) for items dealt to all consumer warps of the grid, the first prepare
-// before the wait.
-template <class Wait, class Prepare, class Body>
-__device__ __forceinline__ void for_each_warp_after(const Wait &wait, int64_t n, const Prepare &prepare,
-                                                    const Body &body) {
-    const int lane = threadIdx.x & 31;
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * kConsumerWarps;
-    int64_t i = static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
-    decltype(prepare(i, lane)) item = {};
-    if (i < n) item = prepare(i, lane);
-    wait();
-    while (i < n) {
-        body(item, lane);
-        i += stride;
-        if (i < n) item = prepare(i, lane);
-    }
-}
-
 // A rotated query as int8 blocks of 32, each with its scale. Word 2 l + h: dims of lane l in lanes.cuh.
 struct alignas(16) QueryQ8 {
     uint32_t words[kHeadDim / 4];

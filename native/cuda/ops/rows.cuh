@@ -8,23 +8,38 @@ namespace pj::cuda {
 // The approximate division is off by two units in the last place, and has no branches.
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
-// Calls body(item, lane) for items dealt to all consumer warps of the grid.
-template <class Body>
-__device__ __forceinline__ void for_each_warp(int64_t n, const Body &body) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(warp) * gridDim.x; i < n;
-         i += static_cast<int64_t>(gridDim.x) * kConsumerWarps)
-        body(i, lane);
+// Brings a line of 128 bytes to the L2 cache.
+__device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+// Calls body(prepare(item, lane), lane) for items dealt to all consumer warps of the grid, the first prepare
+// before the wait.
+template <class Wait, class Prepare, class Body>
+__device__ __forceinline__ void for_each_warp_after(const Wait &wait, int64_t n, const Prepare &prepare,
+                                                    const Body &body) {
+    const int lane = threadIdx.x & 31;
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * kConsumerWarps;
+    int64_t i = static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
+    decltype(prepare(i, lane)) item = {};
+    if (i < n) item = prepare(i, lane);
+    wait();
+    while (i < n) {
+        body(item, lane);
+        i += stride;
+        if (i < n) item = prepare(i, lane);
+    }
 }
 
-// This warp's first item of for_each_warp(): what it needs of constants can come before the wait.
-__device__ __forceinline__ int64_t first_item() {
-    return static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
+// The same where nothing can be prepared; the caller has waited.
+template <class Body>
+__device__ __forceinline__ void for_each_warp(int64_t n, const Body &body) {
+    for_each_warp_after([] {}, n, [](int64_t item, int) { return item; }, body);
 }
 
 // A row and 256 of its columns.
 struct RowGroup {
-    int row, group;
+    int row = 0, group = 0;
+
+    RowGroup() = default;
     __device__ __forceinline__ RowGroup(int64_t item, int groups)
         : row(static_cast<int>(item / groups)), group(static_cast<int>(item % groups)) {}
 };
@@ -39,34 +54,46 @@ __device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
     });
 }
 
+// What a residual item needs of constants and of its own thread.
+struct ResidualItem {
+    int64_t index;
+    RowGroup at;
+    PieceSpan span;
+    Lane8 norm, x;
+};
+
+__device__ __forceinline__ ResidualItem residual_item(const StepArgs &s, const Op &op, int64_t index, int lane) {
+    ResidualItem item = {index, RowGroup(index, s.shape.n_embd / 256), {}, {}, {}};
+    const int column = item.at.group * 256;
+    if (op.n_inputs) item.span = pieces_at(s, op.input[0], column + lane_column(lane));
+    if (op.act_forms) item.norm = load256(op.norm + column, lane);
+    // x was written by this very thread, in the residual op before.
+    if (!(op.flags & kOpOverwrite)) item.x = load256(s.buf.x + index * 256, lane);
+    return item;
+}
+
 // x += product; square sums of x for the row factor; act = quantised x * norm.
 template <class Wait>
 __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const Wait &wait) {
-    const int groups = s.shape.n_embd / 256, lane = threadIdx.x & 31;
-    const int64_t n = static_cast<int64_t>(s.n_rows) * groups;
-    const bool adds = op.n_inputs && !(op.flags & kOpOverwrite);
-    bool waited = false;
-    for (int64_t item = first_item(); item < n; item += static_cast<int64_t>(gridDim.x) * kConsumerWarps) {
-        const RowGroup at(item, groups);
-        const Product &input = op.input[0];
-        const PieceSpan span = op.n_inputs ? pieces_at(s, input, at.group * 256 + lane_column(lane)) : PieceSpan{0, 0};
-        const Lane8 norm = op.act_forms ? load256(op.norm + at.group * 256, lane) : Lane8{};
-        // x was written by this very thread, in the residual op before.
-        Lane8 x = op.flags & kOpOverwrite ? Lane8{} : load256(s.buf.x + item * 256, lane);
-        if (!waited) wait();
-        waited = true;
-        if (op.n_inputs) {
-            // The 27B shape has eight pieces here.
-            const Lane8 delta = product256<8>(s, input, span, at.row, at.group * 256, lane);
+    const int groups = s.shape.n_embd / 256;
+    const bool adds = !(op.flags & kOpOverwrite);
+    for_each_warp_after(
+        wait, static_cast<int64_t>(s.n_rows) * groups,
+        [&](int64_t index, int lane) { return residual_item(s, op, index, lane); },
+        [&](const ResidualItem &item, int lane) {
+            const RowGroup &at = item.at;
+            Lane8 x = item.x;
+            if (op.n_inputs) {
+                // The 27B shape has eight pieces here.
+                const Lane8 delta = product256<8>(s, op.input[0], item.span, at.row, at.group * 256, lane);
 #pragma unroll
-            for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
-            store256(s.buf.x + item * 256, lane, x);
-        }
-        const float squares = square_sum(x);
-        if (lane == 0) s.buf.square_sums[item] = squares;
-        if (op.act_forms) quantize(s, op, at.row, at.group, multiply(x, norm), lane);
-    }
-    if (!waited) wait();
+                for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
+                store256(s.buf.x + item.index * 256, lane, x);
+            }
+            const float squares = square_sum(x);
+            if (lane == 0) s.buf.square_sums[item.index] = squares;
+            if (op.act_forms) quantize(s, op, at.row, at.group, multiply(x, item.norm), lane);
+        });
 }
 
 __device__ __forceinline__ Lane8 normalized(const StepArgs &s, const Op &op, int row, int group, int lane) {
@@ -84,25 +111,30 @@ __device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, const
     });
 }
 
+struct SwigluItem {
+    RowGroup at;
+    PieceSpan gate, up;
+};
+
 template <class Wait>
 __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
-    const int groups = op.width / 256, lane = threadIdx.x & 31;
-    const int64_t n = static_cast<int64_t>(s.n_rows) * groups;
-    bool waited = false;
-    for (int64_t item = first_item(); item < n; item += static_cast<int64_t>(gridDim.x) * kConsumerWarps) {
-        const RowGroup at(item, groups);
-        const int column = at.group * 256 + lane_column(lane);
-        const PieceSpan gate_span = pieces_at(s, op.input[0], column), up_span = pieces_at(s, op.input[1], column);
-        if (!waited) wait();
-        waited = true;
-        const Lane8 gate = product256(s, op.input[0], gate_span, at.row, at.group * 256, lane);
-        const Lane8 up = product256(s, op.input[1], up_span, at.row, at.group * 256, lane);
-        Lane8 out;
+    const int groups = op.width / 256;
+    for_each_warp_after(
+        wait, static_cast<int64_t>(s.n_rows) * groups,
+        [&](int64_t index, int lane) {
+            const RowGroup at(index, groups);
+            const int column = at.group * 256 + lane_column(lane);
+            return SwigluItem{at, pieces_at(s, op.input[0], column), pieces_at(s, op.input[1], column)};
+        },
+        [&](const SwigluItem &item, int lane) {
+            const RowGroup &at = item.at;
+            const Lane8 gate = product256(s, op.input[0], item.gate, at.row, at.group * 256, lane);
+            const Lane8 up = product256(s, op.input[1], item.up, at.row, at.group * 256, lane);
+            Lane8 out;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) out.v[i] = gate.v[i] * sigmoid(gate.v[i]) * up.v[i];
-        quantize(s, op, at.row, at.group, out, lane);
-    }
-    if (!waited) wait();
+            for (int i = 0; i < 8; ++i) out.v[i] = gate.v[i] * sigmoid(gate.v[i]) * up.v[i];
+            quantize(s, op, at.row, at.group, out, lane);
+        });
 }
 
 // The finished residual rows, normalised: what the output head and the MTP block read.

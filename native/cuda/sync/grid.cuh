@@ -22,9 +22,9 @@ __device__ __forceinline__ void add_release(uint32_t *p) {
 __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
 // Waits until all CTAs have finished `stage` stages of this launch.
-__device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t start, uint32_t stage) {
+__device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t stage) {
     const uint32_t target = stage * gridDim.x;
-    while (load_acquire(counter) - start < target) {
+    while (load_acquire(counter) < target) {
     }
 }
 
@@ -36,8 +36,8 @@ __device__ __forceinline__ void finish_stage(uint32_t *counter) {
 }
 
 // All consumer threads wait for a stage.
-__device__ __forceinline__ void enter_stage(const uint32_t *counter, uint32_t start, uint32_t stage) {
-    if (threadIdx.x == 0) wait_stage(counter, start, stage);
+__device__ __forceinline__ void enter_stage(const uint32_t *counter, uint32_t stage) {
+    if (threadIdx.x == 0) wait_stage(counter, stage);
     consumers_sync();
 }
 
