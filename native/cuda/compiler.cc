@@ -1,11 +1,11 @@
 #include "cuda/compiler.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <initializer_list>
 #include <map>
-#include <utility>
 
 #include "core/quants.h"
 #include "core/status.h"
@@ -108,23 +108,73 @@ class Compiler {
     }
 
     // The table of a shape's pieces; matrices that are not split have one piece per block.
-    const PieceSpan *pieces(int n_blocks, int k_units, bool split) {
-        const auto [at, is_new] = tables_.try_emplace({n_blocks, split ? k_units : 0}, out_.pieces.size());
-        for (int b = 0; is_new && b < n_blocks; ++b)
-            out_.pieces.push_back(split ? pieces_of(n_blocks * k_units, k_units, b, limits_.n_cta) : PieceSpan{b, 1});
+    const PieceSpan *pieces(const Gemm &g, bool split) {
+        const std::array<int, 3> shape = {g.n_blocks, split ? g.k_units : 0, g.n_ctas};
+        const auto [at, is_new] = tables_.try_emplace(shape, out_.pieces.size());
+        for (int b = 0; is_new && b < g.n_blocks; ++b)
+            out_.pieces.push_back(split ? pieces_of(g.n_blocks * g.k_units, g.k_units, b, g.n_ctas) : PieceSpan{b, 1});
         return memory_.pieces ? memory_.pieces + at->second : nullptr;
     }
 
     // Floats of a matrix' output in steps of few rows and in wide ones.
     int64_t output_floats(const Gemm &g, bool split) const {
-        const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits_.n_cta) : g.n_blocks;
+        const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas) : g.n_blocks;
         const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
         const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
         return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
     }
 
+    static int blocks_of(const Matrix &m) { return (m.n_out + kUnitOutputs - 1) / kUnitOutputs; }
+    static int k_units_of(const Matrix &m) { return (m.n_in + kUnitInputs - 1) / kUnitInputs; }
+
+    // The CTAs of matrices that run side by side: as many as their share of the bytes, at least one, which
+    // matrices smaller than a share have together.
+    class Shares {
+      public:
+        Shares(std::initializer_list<const Matrix *> matrices, int n_cta) : n_cta_(n_cta) {
+            int64_t units = 0;
+            for (const Matrix *m : matrices) {
+                bytes_ += bytes_of(*m);
+                if (bytes_of(*m)) units += int64_t{blocks_of(*m)} * k_units_of(*m);
+            }
+            n_ = static_cast<int>(std::clamp<int64_t>(units / kLeastUnits, 1, n_cta));
+        }
+
+        int n_ctas() const { return n_; }
+        void start_at(int cta) { first_cta_ = cta; }
+
+        // The next matrix.
+        void place(const Matrix &m, Gemm &g) {
+            const int begin = rounded(before_);
+            before_ += bytes_of(m);
+            g.n_ctas = std::clamp(rounded(before_) - begin, 1, most_ctas(g.n_blocks * g.k_units));
+            g.first_cta = (first_cta_ + std::min(begin, n_ - 1)) % n_cta_;
+        }
+
+      private:
+        static int64_t bytes_of(const Matrix &m) {
+            return int64_t{blocks_of(m)} * k_units_of(m) * unit_bytes(tile_format(m.type, m.n_in));
+        }
+        int rounded(int64_t bytes) const { return static_cast<int>((2 * bytes * n_ + bytes_) / (2 * bytes_)); }
+
+        const int n_cta_;
+        int n_, first_cta_ = 0;
+        int64_t bytes_ = 0, before_ = 0;
+    };
+
+    Shares shares(std::initializer_list<const Matrix *> matrices) {
+        Shares shares(matrices, limits_.n_cta);
+        // Small ops go to different CTAs, one after the other.
+        if (shares.n_ctas() < limits_.n_cta) {
+            shares.start_at(next_cta_);
+            next_cta_ = (next_cta_ + shares.n_ctas()) % limits_.n_cta;
+        }
+        return shares;
+    }
+
     // One more matrix of a kGemm op, whose output begins at *offset of a region; moves the offset past it.
-    Product add_gemm(Op &op, const Matrix &m, float *region, int64_t *offset, Rows rows, Factor factor) {
+    Product add_gemm(Op &op, const Matrix &m, Shares &shares, float *region, int64_t *offset, Rows rows,
+                     Factor factor) {
         Gemm &g = op.gemm[op.n_gemms++];
         g.format = tile_format(m.type, m.n_in);
         const bool split = unit_bytes(g.format) != 0;
@@ -132,11 +182,11 @@ class Compiler {
         g.type = m.type;
         g.n_in = m.n_in;
         g.n_out = m.n_out;
-        g.n_blocks = (m.n_out + kUnitOutputs - 1) / kUnitOutputs;
-        g.k_units = (m.n_in + kUnitInputs - 1) / kUnitInputs;
+        g.n_blocks = blocks_of(m);
+        g.k_units = k_units_of(m);
         check_units(g);
-        g.first_cta = split ? place(g.n_blocks * g.k_units) : 0;
-        g.pieces = pieces(g.n_blocks, g.k_units, split);
+        if (split) shares.place(m, g);
+        g.pieces = pieces(g, split);
         g.act_span = act_span_of(m);
         g.all_rows = rows == Rows::kAll ? 1 : 0;
         g.out = region ? region + *offset : nullptr;
@@ -153,15 +203,6 @@ class Compiler {
             fail(PJ_ERR_MODEL, "a matrix of %d x %d units is too large for the CUDA backend", g.n_blocks, g.k_units);
     }
 
-    // Small matrices side by side go to different CTAs.
-    int place(int n_units) {
-        const int n = split_ctas(n_units, limits_.n_cta);
-        if (n == limits_.n_cta) return 0;
-        const int first = next_cta_;
-        next_cta_ = (next_cta_ + n) % limits_.n_cta;
-        return first;
-    }
-
     void add_task(const Gemm &g) {
         LoadTask task = {};
         task.weight = g.weight;
@@ -169,6 +210,7 @@ class Compiler {
         task.k_units = g.k_units;
         task.unit_bytes = unit_bytes(g.format);
         task.first_cta = g.first_cta;
+        task.n_ctas = g.n_ctas;
         task.act_span = g.act_span;
         task.all_rows = g.all_rows;
         task.op = static_cast<int32_t>(ops_.size()) - 1;
@@ -180,7 +222,9 @@ class Compiler {
         Op &op = add(OpKind::kGemm);
         std::vector<Product> products;
         int64_t offset = 0;
-        for (const Matrix *m : matrices) products.push_back(add_gemm(op, *m, memory_.between, &offset, rows, factor));
+        Shares at = shares(matrices);
+        for (const Matrix *m : matrices)
+            products.push_back(add_gemm(op, *m, at, memory_.between, &offset, rows, factor));
         out_.between_floats = std::max(out_.between_floats, offset);
         barrier();
         return products;
@@ -189,8 +233,9 @@ class Compiler {
     // Its output waits for the next kResidual, past any use of the region between.
     Product gemm_residual(const Matrix &m) {
         int64_t offset = 0;
+        Shares at = shares({&m});
         const Product product =
-            add_gemm(add(OpKind::kGemm), m, memory_.residual, &offset, Rows::kAll, Factor::kApplied);
+            add_gemm(add(OpKind::kGemm), m, at, memory_.residual, &offset, Rows::kAll, Factor::kApplied);
         out_.residual_floats = std::max(out_.residual_floats, offset);
         barrier();
         return product;
@@ -306,7 +351,7 @@ class Compiler {
     Programs &out_;
     std::vector<Op> ops_;
     std::vector<LoadTask> tasks_;
-    std::map<std::pair<int, int>, size_t> tables_;  // by blocks and units of a block
+    std::map<std::array<int, 3>, size_t> tables_;  // by blocks, units of a block and CTAs
     int next_cta_ = 0;
     Product residual_ = {};  // waits to be added to x; row_stride 0: nothing does
     bool overwrite_ = false;
@@ -336,8 +381,8 @@ void append(std::string &text, const char *format, ...) {
 void append_gemm(std::string &text, const Gemm &g) {
     static const char *const formats[] = {"q4k", "q5k", "q6k", "q8", "raw", "float"};
     const TypeTraits *traits = type_traits(g.type);
-    append(text, " [%d x %d %s/%s, %d units, from CTA %d%s]", g.n_out, g.n_in, traits ? traits->name : "?",
-           formats[g.format], g.n_blocks * g.k_units, g.first_cta, g.all_rows ? "" : ", selected rows");
+    append(text, " [%d x %d %s/%s, %d units, %d CTAs from %d%s]", g.n_out, g.n_in, traits ? traits->name : "?",
+           formats[g.format], g.n_blocks * g.k_units, g.n_ctas, g.first_cta, g.all_rows ? "" : ", selected rows");
 }
 
 }  // namespace

@@ -28,68 +28,70 @@ __device__ __forceinline__ void for_each_task(const StepArgs &s, int lane, const
         task.act_span = word(6);
         task.all_rows = word(7);
         task.stage = word(8);
+        task.n_ctas = word(10);
         body(task);
     }
 }
 
-// Calls body(unit, group) for the units of a CTA: one for each group in turn.
-template <class Body>
-__device__ __forceinline__ void for_each_unit(const LoadTask &task, const Body &body) {
-    const UnitRange units = cta_range(task.n_blocks * task.k_units, split_cta(task.first_cta), gridDim.x);
-    const int n = units.size();
-    for (int i = 0; i < n; ++i) {
-        const int group = i % kGroups;
-        body(units.begin + group_range(n, group).begin + i / kGroups, group);
-    }
+// Lane g < kGroups acts for group g: the units that the group multiplies in a step of few rows; none for the
+// other lanes.
+__device__ __forceinline__ UnitRange units_of_lane(const LoadTask &task, int lane) {
+    if (lane >= kGroups) return {0, 0};
+    return worker_range(task.n_blocks * task.k_units, split_cta(task.first_cta) * kGroups + lane, task.n_ctas);
 }
 
-// Pieces so far of every group, one per lane.
-class GroupCounts {
-  public:
-    __device__ __forceinline__ uint32_t next(int group, int lane) {
-        const uint32_t use = __shfl_sync(~0u, count_, group);
-        if (lane == group) ++count_;
-        return use;
-    }
-
-  private:
-    uint32_t count_ = 0;
-};
+// Calls body(mine) until every lane has had its n turns, `width` lanes at a time; mine: this lane has one.
+template <class Body>
+__device__ __forceinline__ void for_each_round(int n, int width, int lane, const Body &body) {
+    const int rounds = __reduce_max_sync(~0u, n);
+    for (int i = 0; i < rounds; ++i)
+        for (int first = 0; first < kGroups; first += width)
+            body(i < n && lane >= first && lane < first + width);
+}
 
 __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &ring, int lane) {
-    ByteRingWriter writer(ring, s.wide ? 0 : evict_first_policy());
-    GroupCounts counts;
+    ByteRingWriter writer(ring, s.wide ? 0 : evict_first_policy(), lane);
     uint32_t cursor = 0;
     for_each_task(s, lane, [&](const LoadTask &task) {
-        const auto push = [&](int unit, int group) {
-            writer.push(task.weight + static_cast<int64_t>(unit) * task.unit_bytes, task.unit_bytes, group,
-                        counts.next(group, lane), lane);
+        const int width = writer.round_lanes(task.unit_bytes);
+        // Of the lane's group, consecutive units from `unit` on.
+        const auto push_units = [&](int unit, int n) {
+            const uint8_t *source = task.weight + static_cast<int64_t>(unit) * task.unit_bytes;
+            for_each_round(n, width, lane, [&](bool mine) {
+                writer.push(mine, source, task.unit_bytes);
+                if (mine) source += task.unit_bytes;
+            });
         };
-        if (!s.wide) return for_each_unit(task, push);
+        if (!s.wide) {
+            const UnitRange units = units_of_lane(task, lane);
+            return push_units(units.begin, units.size());
+        }
         const int n_rows = gemm_rows(s, task.all_rows);
         const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
         for (int item = items.first; item < items.n; item += gridDim.x) {
-            const int block = items.quad(item) * kGroups, n = min(kGroups, task.n_blocks - block);
-            for (int k = 0; k < task.k_units; ++k)
-                for (int group = 0; group < n; ++group) push((block + group) * task.k_units + k, group);
+            const int block = items.quad(item) * kGroups + lane;
+            push_units(block * task.k_units, lane < kGroups && block < task.n_blocks ? task.k_units : 0);
         }
     });
 }
 
 // Narrow steps: a tile for every unit, in the ring of the group that multiplies it.
 struct NarrowActs {
-    const SlotRing &rings;
-    GroupCounts counts;
+    const SlotRing ring;  // of the lane's group
+    uint32_t use = 0;
 
     __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_tiles,
                                          int lane) {
-        for_each_unit(task, [&](int unit, int group) {
-            const SlotRing ring = rings.of(group);
-            const uint32_t use = counts.next(group, lane);
-            const int k = static_cast<int>(static_cast<unsigned>(unit) % task.k_units);
-            ring.wait_empty(use);
-            copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles,
-                         n_tiles * static_cast<int>(sizeof(ActTile)), ring.full_of(use), lane, 0);
+        const UnitRange units = units_of_lane(task, lane);
+        int k = static_cast<int>(static_cast<unsigned>(units.begin) % task.k_units);
+        const int64_t stride = s.row_tiles;
+        const int bytes = n_tiles * static_cast<int>(sizeof(ActTile));
+        for_each_round(units.size(), kGroups, lane, [&](bool mine) {
+            if (mine) ring.wait_empty(use);
+            __syncwarp();
+            copy_to_slots(mine, ring.slot(use), act + k * stride, bytes, ring.full_of(use), lane, 0);
+            use += mine;
+            if (++k == task.k_units) k = 0;
         });
     }
 };
@@ -116,7 +118,7 @@ struct WideActs {
 };
 
 __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &rings, int lane) {
-    NarrowActs narrow = {rings, {}};
+    NarrowActs narrow = {s.wide ? rings : rings.of(min(lane, kGroups - 1))};
     WideActs wide = {rings};
     for_each_task(s, lane, [&](const LoadTask &task) {
         if (lane == 0) wait_stage(s.buf.barrier, task.stage);

@@ -55,10 +55,9 @@ struct Gemm {
     int32_t format;           // TileFormat
     int32_t type;             // ggml type, for matrices without tiles
     int32_t n_in, n_out, n_blocks, k_units;
-    int32_t first_cta;  // the CTA that counts as 0 in the split: small matrices go to different CTAs
-    int32_t act_span;   // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
-    int32_t all_rows;   // 1: every row of the step, 0: the selected rows
-    int32_t reserved;
+    int32_t first_cta, n_ctas;  // which CTAs multiply it in steps of few rows
+    int32_t act_span;           // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
+    int32_t all_rows;           // 1: every row of the step, 0: the selected rows
 };
 
 // Output of a Gemm as its reader sees it.
@@ -75,7 +74,8 @@ struct alignas(64) LoadTask {
     int32_t n_blocks, k_units, unit_bytes, first_cta, act_span, all_rows;
     uint32_t stage;  // grid stages that must be complete before its activations are there
     int32_t op;      // index in the op list
-    int32_t reserved[6];
+    int32_t n_ctas;
+    int32_t reserved[5];
 };
 static_assert(sizeof(LoadTask) == 64, "one word per lane of half a warp");
 

@@ -1,8 +1,9 @@
 // Who computes which units of a GEMM (program.h, Gemm). Plain functions for host and device.
 //
-// Units are numbered block * k_units + k. A worker is one group of consumer warps of one CTA; workers
-// have consecutive ranges of units, so a block is cut into pieces by the borders of workers. The cut
-// depends on shape and grid only: it fixes the order of sums for every number of rows.
+// Units are numbered block * k_units + k. A matrix has some CTAs to itself, by its share of its op's bytes. A
+// worker is one group of consumer warps of one CTA; workers have consecutive ranges of units, so a block is
+// cut into pieces by the borders of workers. The cut depends on shapes and grid only: it fixes the order of
+// sums for every number of rows.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +14,22 @@ namespace pj::cuda {
 
 constexpr int kGroups = 4;  // of two consumer warps, per CTA
 
-// A CTA gets at least a unit per group and some have two: small matrices go to few CTAs, so that their
-// readers have few pieces to add.
+// A CTA gets at least a unit per group and some have two: small ops go to few CTAs, so that their readers
+// have few pieces to add.
 constexpr int kLeastUnits = kGroups + kGroups / 2;
+
+// CTAs that a matrix can have: a group without units would leave a hole between two pieces.
+PJ_HOST_DEVICE int most_ctas(int n_units) { return n_units / kGroups > 0 ? n_units / kGroups : 1; }
 
 struct UnitRange {
     int begin, end;
     PJ_HOST_DEVICE int size() const { return end - begin; }
 };
 
-// n_units * n_cta must stay below 2^31 (compiler.cc checks): 32-bit divisions are several times faster.
-PJ_HOST_DEVICE int split_ctas(int n_units, int n_cta) {
-    const int most = n_units / kLeastUnits > 0 ? n_units / kLeastUnits : 1;
-    return most < n_cta ? most : n_cta;
-}
-
-// Units of a CTA, counted from the first that takes part; empty beyond the last.
+// Units of a CTA of a matrix, counted from its first one; empty beyond the last. n_units * n_cta must stay
+// below 2^31 (compiler.cc checks): 32-bit divisions are several times faster.
 PJ_HOST_DEVICE UnitRange cta_range(int n_units, int cta, int n_cta) {
-    const unsigned n = split_ctas(n_units, n_cta), units = n_units, c = cta;
+    const unsigned n = n_cta, units = n_units, c = cta;
     if (c >= n) return {n_units, n_units};
     return {static_cast<int>(units * c / n), static_cast<int>(units * (c + 1) / n)};
 }
@@ -50,7 +49,7 @@ PJ_HOST_DEVICE UnitRange worker_range(int n_units, int worker, int n_cta) {
 
 // The worker whose range holds a unit.
 PJ_HOST_DEVICE int worker_of(int n_units, int unit, int n_cta) {
-    const unsigned n = split_ctas(n_units, n_cta);
+    const unsigned n = n_cta;
     // The largest c with n_units * c / n <= unit.
     const int cta = static_cast<int>(((static_cast<unsigned>(unit) + 1) * n - 1) / n_units);
     const UnitRange range = cta_range(n_units, cta, n_cta);
@@ -72,7 +71,7 @@ PJ_HOST_DEVICE PieceSpan pieces_of(int n_units, int k_units, int block, int n_ct
 }
 
 PJ_HOST_DEVICE int piece_slots(int n_units, int n_blocks, int n_cta) {
-    return n_blocks + kGroups * split_ctas(n_units, n_cta) - 1;
+    return n_units > 0 ? n_blocks + worker_of(n_units, n_units - 1, n_cta) : 0;
 }
 
 }  // namespace pj::cuda

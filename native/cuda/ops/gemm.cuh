@@ -76,11 +76,10 @@ struct NarrowPieces {
     __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows)
         : s(s), gemm(gemm), n_rows(n_rows) {
         const int cta = split_cta(gemm.first_cta);
-        const UnitRange units = cta_range(gemm.n_blocks * gemm.k_units, cta, gridDim.x);
-        const UnitRange mine = group_range(units.size(), group);
         worker = cta * kGroups + group;
-        unit = units.begin + mine.begin;
-        end = units.begin + mine.end;
+        const UnitRange units = worker_range(gemm.n_blocks * gemm.k_units, worker, gemm.n_ctas);
+        unit = units.begin;
+        end = units.end;
     }
 
     __device__ __forceinline__ bool next(Piece &p) {
@@ -131,7 +130,7 @@ struct WidePieces {
             if (block < gemm.n_blocks) {
                 unit = block * gemm.k_units;
                 block_end = unit + gemm.k_units;
-                worker = worker_of(n_units, unit, gridDim.x);
+                worker = worker_of(n_units, unit, gemm.n_ctas);
                 return true;
             }
             skip_item(acts, lane);
@@ -144,7 +143,7 @@ struct WidePieces {
         if (first && !next_item(acts, lane)) return false;
         const int row = items.row_group(item) * tiles * 8;
         const int block = items.quad(item) * kGroups + group;
-        p.n_units = min(block_end, worker_range(n_units, worker++, gridDim.x).end) - unit;
+        p.n_units = min(block_end, worker_range(n_units, worker++, gemm.n_ctas).end) - unit;
         p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
         p.out = gemm.out + row * p.row_stride + block * kUnitOutputs;
         p.n_rows = min(tiles * 8, n_rows - row);

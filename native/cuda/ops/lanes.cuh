@@ -26,15 +26,40 @@ __device__ __forceinline__ Lane8 load256(const float *p, int lane) {
     return make_lane8(__ldcg(at), __ldcg(at + 4));
 }
 
-// 256 columns of a product of one row. `span`: pieces_at() of the lane's first column.
-template <int kTogether = 4>
-__device__ __forceinline__ Lane8 product256(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
-                                            int column, int lane) {
-    float4 low, high;
-    sum_pieces<kTogether>(s, first_piece(s, p, span, row, column + lane_column(lane)), span.n, low, high);
+// Pieces of 256 columns of a product of one row: all of a lane's eight columns lie in one block.
+struct LanePieces {
+    const float *at;  // of the lane's first column
+    int n;
+    int64_t stride;
+
+    // `span`: pieces_at() of the lane's first column.
+    __device__ __forceinline__ LanePieces(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
+                                          int column, int lane)
+        : at(first_piece(s, p, span, row, column + lane_column(lane))), n(span.n), stride(piece_stride(s)) {}
+
+    // Those from `begin` on, added to the sum of those before.
+    template <int kTogether>
+    __device__ __forceinline__ void add_from(int begin, float4 &low, float4 &high) const {
+#pragma unroll 1
+        for (int i = begin; i < n; i += kTogether) {
+            PieceBatch<kTogether> batch;
+            batch.load(at + i * stride, n - i, stride);
+            batch.add(low, high);
+        }
+    }
+};
+
+// 256 columns of a product of one row.
+__device__ __noinline__ Lane8 product256(const StepArgs &s, const Product &p, PieceSpan span, int row, int column,
+                                         int lane) {
+    float squares = 0;
+    if (p.row_factor) squares = load_squares(s, row, lane);
+    float4 low = make_float4(0, 0, 0, 0), high = low;
+    // The 27B shape has eight pieces where it has most.
+    LanePieces(s, p, span, row, column, lane).add_from<8>(0, low, high);
     Lane8 out = make_lane8(low, high);
     if (p.row_factor) {
-        const float factor = row_factor(s, row, lane);
+        const float factor = factor_of_squares(s, squares);
 #pragma unroll
         for (int i = 0; i < 8; ++i) out.v[i] *= factor;
     }
@@ -159,8 +184,7 @@ __device__ __forceinline__ void quantize_tile_row(ActTile &tile, int n, int span
 }
 
 // The forms that the next matrices read (Op::act_forms) of columns [256 group, 256 group + 256).
-__device__ __forceinline__ void quantize(const StepArgs &s, const Op &op, int row, int group, const Lane8 &x,
-                                         int lane) {
+__device__ __noinline__ void quantize(const StepArgs &s, const Op &op, int row, int group, Lane8 x, int lane) {
     const int64_t tile = static_cast<int64_t>(group) * s.row_tiles + row / 8;
     if (op.act_forms & kActSpan32) quantize_tile_row(s.buf.act32[tile], row % 8, 32, x, lane);
     if (op.act_forms & kActSpan256) quantize_tile_row(s.buf.act256[tile], row % 8, 256, x, lane);

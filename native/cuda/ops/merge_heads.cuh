@@ -19,10 +19,11 @@ struct MergeItem {
     int n;              // segments; 0: finished
 };
 
-__device__ __forceinline__ MergeItem merge_item(const StepArgs &s, int64_t index) {
+__device__ __forceinline__ MergeItem merge_item(const StepArgs &s, int index) {
     MergeItem item;
-    item.row = static_cast<int>(index / s.shape.n_head);
-    item.head = static_cast<int>(index % s.shape.n_head);
+    const RowGroup at(index, s.shape.n_head);
+    item.row = at.row;
+    item.head = at.group;
     const int sequence = __ldg(s.row_seq + item.row);
     const SeqPlan plan = s.plans[sequence];
     const bool apart = plan.partial >= 0;
@@ -69,7 +70,7 @@ __device__ __forceinline__ void finish_head(const StepArgs &s, const Op &op, con
 template <class Wait>
 __device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op, const Wait &wait) {
     for_each_warp_after(
-        wait, static_cast<int64_t>(s.n_rows) * s.shape.n_head, [&](int64_t index, int) { return merge_item(s, index); },
+        wait, s.n_rows * s.shape.n_head, [&](int index, int) { return merge_item(s, index); },
         [&](const MergeItem &item, int lane) { finish_head(s, op, item, lane); });
 }
 

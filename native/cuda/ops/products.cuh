@@ -33,31 +33,29 @@ __device__ __forceinline__ void add_to(float4 &sum, const float4 &v) {
     sum.w += v.w;
 }
 
-// Two runs of four neighbouring values of a row, 16 columns apart, in one block. kTogether pieces are in
-// flight at a time; they are added in order.
+// Pieces of two runs of four neighbouring values of a row, 16 columns apart in one block, on their way
+// together. They are added in order; zeros beyond the last change nothing.
 template <int kTogether>
-__device__ __forceinline__ void sum_pieces(const StepArgs &s, const float *at, int n, float4 &low, float4 &high) {
-    const int64_t stride = piece_stride(s);
-    low = high = make_float4(0, 0, 0, 0);
-    for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {
-        float4 a[kTogether], b[kTogether];
+struct PieceBatch {
+    float4 low[kTogether], high[kTogether];
+
+    __device__ __forceinline__ void load(const float *at, int n, int64_t stride) {
 #pragma unroll
         for (int i = 0; i < kTogether; ++i) {
-            // Set in any case: else they would count as alive in all of the loop.
-            a[i] = b[i] = make_float4(0, 0, 0, 0);
-            if (first + i < n) {
-                a[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride));
-                b[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride) + 4);
-            }
+            low[i] = high[i] = make_float4(0, 0, 0, 0);
+            if (i >= n) continue;
+            low[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride));
+            high[i] = __ldcg(reinterpret_cast<const float4 *>(at + i * stride) + 4);
         }
-#pragma unroll
-        for (int i = 0; i < kTogether; ++i)
-            if (first + i < n) {
-                add_to(low, a[i]);
-                add_to(high, b[i]);
-            }
     }
-}
+    __device__ __forceinline__ void add(float4 &low_sum, float4 &high_sum) const {
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+            add_to(low_sum, low[i]);
+            add_to(high_sum, high[i]);
+        }
+    }
+};
 
 // One value of a row.
 __device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, int n) {
@@ -81,14 +79,25 @@ __device__ __forceinline__ float product_value(const StepArgs &s, const Product 
     return sum_pieces(s, first_piece(s, p, span, row, column), span.n);
 }
 
-// 1 / rms of a row of the residual stream, by one warp: its sums of squares of 256 columns each are
-// added over the lanes by butterflies.
-__device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {
+// A lane's part of the square sum of a row of the residual stream, which has a sum for every 256 columns.
+__device__ __forceinline__ float load_squares(const StepArgs &s, int row, int lane) {
     const int n = s.shape.n_embd / kUnitInputs;
-    float sum = 0;
-    for (int i = lane; i < n; i += 32) sum += __ldcg(s.buf.square_sums + static_cast<int64_t>(row) * n + i);
+    const float *of_row = s.buf.square_sums + static_cast<int64_t>(row) * n;
+    float sum = lane < n ? __ldcg(of_row + lane) : 0.0f;
+#pragma unroll 1
+    for (int i = lane + 32; i < n; i += 32) sum += __ldcg(of_row + i);
+    return sum;
+}
+
+// 1 / rms of the row, from the lanes' parts: butterflies. The whole warp calls it.
+__device__ __noinline__ float factor_of_squares(const StepArgs &s, float sum) {
+#pragma unroll
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     return 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps);
+}
+
+__device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {
+    return factor_of_squares(s, load_squares(s, row, lane));
 }
 
 __device__ __forceinline__ float factor_of(const StepArgs &s, const Product &p, int row, int lane) {

@@ -23,11 +23,12 @@ struct RotateItem {
     int position;
 };
 
-__device__ __forceinline__ RotateItem rotate_item(const StepArgs &s, const Op &op, int64_t index, int lane) {
+__device__ __forceinline__ RotateItem rotate_item(const StepArgs &s, const Op &op, int index, int lane) {
     const int n_q = s.shape.n_head, n_kv = s.shape.n_head_kv, per_row = n_q + 2 * n_kv;
     RotateItem item = {};
-    item.row = static_cast<int>(index / per_row);
-    item.head = static_cast<int>(index % per_row);
+    const RowGroup at(index, per_row);
+    item.row = at.row;
+    item.head = at.group;
     if (item.head < n_q + n_kv) {
         item.norm = load256(item.head < n_q ? op.norm : op.norm2, lane);
         const int column = (lane & 3) * 4;
@@ -75,8 +76,8 @@ __device__ __forceinline__ void rotate_head(const StepArgs &s, const Op &op, con
 template <class Wait>
 __device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, const Wait &wait) {
     for_each_warp_after(
-        wait, static_cast<int64_t>(s.n_rows) * (s.shape.n_head + 2 * s.shape.n_head_kv),
-        [&](int64_t index, int lane) { return rotate_item(s, op, index, lane); },
+        wait, s.n_rows * (s.shape.n_head + 2 * s.shape.n_head_kv),
+        [&](int index, int lane) { return rotate_item(s, op, index, lane); },
         [&](const RotateItem &item, int lane) { rotate_head(s, op, item, lane); });
 }
 

@@ -14,14 +14,13 @@ __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch
 // Calls body(prepare(item, lane), lane) for items dealt to all consumer warps of the grid, the first prepare
 // before the wait.
 template <class Wait, class Prepare, class Body>
-__device__ __forceinline__ void for_each_warp_after(const Wait &wait, int64_t n, const Prepare &prepare,
-                                                    const Body &body) {
-    const int lane = threadIdx.x & 31;
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * kConsumerWarps;
-    int64_t i = static_cast<int64_t>(blockIdx.x) + static_cast<int64_t>(threadIdx.x >> 5) * gridDim.x;
+__device__ __forceinline__ void for_each_warp_after(const Wait &wait, int n, const Prepare &prepare, const Body &body) {
+    const int lane = threadIdx.x & 31, stride = gridDim.x * kConsumerWarps;
+    int i = blockIdx.x + (threadIdx.x >> 5) * gridDim.x;
     decltype(prepare(i, lane)) item = {};
     if (i < n) item = prepare(i, lane);
     wait();
+#pragma unroll 1
     while (i < n) {
         body(item, lane);
         i += stride;
@@ -31,8 +30,8 @@ __device__ __forceinline__ void for_each_warp_after(const Wait &wait, int64_t n,
 
 // The same where nothing can be prepared; the caller has waited.
 template <class Body>
-__device__ __forceinline__ void for_each_warp(int64_t n, const Body &body) {
-    for_each_warp_after([] {}, n, [](int64_t item, int) { return item; }, body);
+__device__ __forceinline__ void for_each_warp(int n, const Body &body) {
+    for_each_warp_after([] {}, n, [](int item, int) { return item; }, body);
 }
 
 // A row and 256 of its columns.
@@ -40,8 +39,8 @@ struct RowGroup {
     int row = 0, group = 0;
 
     RowGroup() = default;
-    __device__ __forceinline__ RowGroup(int64_t item, int groups)
-        : row(static_cast<int>(item / groups)), group(static_cast<int>(item % groups)) {}
+    __device__ __forceinline__ RowGroup(int item, int groups)
+        : row(static_cast<int>(static_cast<unsigned>(item) / groups)), group(item - row * groups) {}
 };
 
 // Ops call wait() once, before they read what others wrote in this launch.
@@ -49,26 +48,26 @@ template <class Wait>
 __device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
-        store256(s.buf.x + item * 256, lane, load256(s.row_embedding + item * 256, lane));
+    for_each_warp(s.n_rows * groups, [&](int item, int lane) {
+        store256(s.buf.x + int64_t{item} * 256, lane, load256(s.row_embedding + int64_t{item} * 256, lane));
     });
 }
 
 // What a residual item needs of constants and of its own thread.
 struct ResidualItem {
-    int64_t index;
+    int index;
     RowGroup at;
     PieceSpan span;
     Lane8 norm, x;
 };
 
-__device__ __forceinline__ ResidualItem residual_item(const StepArgs &s, const Op &op, int64_t index, int lane) {
+__device__ __forceinline__ ResidualItem residual_item(const StepArgs &s, const Op &op, int index, int lane) {
     ResidualItem item = {index, RowGroup(index, s.shape.n_embd / 256), {}, {}, {}};
     const int column = item.at.group * 256;
     if (op.n_inputs) item.span = pieces_at(s, op.input[0], column + lane_column(lane));
     if (op.act_forms) item.norm = load256(op.norm + column, lane);
     // x was written by this very thread, in the residual op before.
-    if (!(op.flags & kOpOverwrite)) item.x = load256(s.buf.x + index * 256, lane);
+    if (!(op.flags & kOpOverwrite)) item.x = load256(s.buf.x + int64_t{index} * 256, lane);
     return item;
 }
 
@@ -78,17 +77,16 @@ __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const 
     const int groups = s.shape.n_embd / 256;
     const bool adds = !(op.flags & kOpOverwrite);
     for_each_warp_after(
-        wait, static_cast<int64_t>(s.n_rows) * groups,
-        [&](int64_t index, int lane) { return residual_item(s, op, index, lane); },
+        wait, s.n_rows * groups,
+        [&](int index, int lane) { return residual_item(s, op, index, lane); },
         [&](const ResidualItem &item, int lane) {
             const RowGroup &at = item.at;
             Lane8 x = item.x;
             if (op.n_inputs) {
-                // The 27B shape has eight pieces here.
-                const Lane8 delta = product256<8>(s, op.input[0], item.span, at.row, at.group * 256, lane);
+                const Lane8 delta = product256(s, op.input[0], item.span, at.row, at.group * 256, lane);
 #pragma unroll
                 for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
-                store256(s.buf.x + item.index * 256, lane, x);
+                store256(s.buf.x + int64_t{item.index} * 256, lane, x);
             }
             const float squares = square_sum(x);
             if (lane == 0) s.buf.square_sums[item.index] = squares;
@@ -105,7 +103,7 @@ template <class Wait>
 __device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * groups, [&](int64_t item, int lane) {
+    for_each_warp(s.n_rows * groups, [&](int item, int lane) {
         const RowGroup at(item, groups);
         quantize(s, op, at.row, at.group, normalized(s, op, at.row, at.group, lane), lane);
     });
@@ -116,24 +114,41 @@ struct SwigluItem {
     PieceSpan gate, up;
 };
 
+// silu(gate) * up; the loads of both on their way together.
+__device__ __forceinline__ Lane8 gated_products(const StepArgs &s, const Op &op, const SwigluItem &item, int lane) {
+    constexpr int kTogether = 3;  // pieces of the 27B shape
+    const Product &gate_product = op.input[0], &up_product = op.input[1];
+    const int row = item.at.row, column = item.at.group * 256;
+    const LanePieces gate(s, gate_product, item.gate, row, column, lane);
+    const LanePieces up(s, up_product, item.up, row, column, lane);
+    PieceBatch<kTogether> gate_pieces, up_pieces;
+    gate_pieces.load(gate.at, gate.n, gate.stride);
+    up_pieces.load(up.at, up.n, up.stride);
+    const float factor = gate_product.row_factor ? row_factor(s, row, lane) : 1.0f;
+    float4 low[2] = {}, high[2] = {};
+    gate_pieces.add(low[0], high[0]);
+    up_pieces.add(low[1], high[1]);
+    gate.add_from<1>(kTogether, low[0], high[0]);
+    up.add_from<1>(kTogether, low[1], high[1]);
+    const Lane8 g = scale(make_lane8(low[0], high[0]), factor), u = scale(make_lane8(low[1], high[1]), factor);
+    Lane8 out;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out.v[i] = g.v[i] * sigmoid(g.v[i]) * u.v[i];
+    return out;
+}
+
 template <class Wait>
 __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
     const int groups = op.width / 256;
     for_each_warp_after(
-        wait, static_cast<int64_t>(s.n_rows) * groups,
-        [&](int64_t index, int lane) {
+        wait, s.n_rows * groups,
+        [&](int index, int lane) {
             const RowGroup at(index, groups);
             const int column = at.group * 256 + lane_column(lane);
             return SwigluItem{at, pieces_at(s, op.input[0], column), pieces_at(s, op.input[1], column)};
         },
         [&](const SwigluItem &item, int lane) {
-            const RowGroup &at = item.at;
-            const Lane8 gate = product256(s, op.input[0], item.gate, at.row, at.group * 256, lane);
-            const Lane8 up = product256(s, op.input[1], item.up, at.row, at.group * 256, lane);
-            Lane8 out;
-#pragma unroll
-            for (int i = 0; i < 8; ++i) out.v[i] = gate.v[i] * sigmoid(gate.v[i]) * up.v[i];
-            quantize(s, op, at.row, at.group, out, lane);
+            quantize(s, op, item.at.row, item.at.group, gated_products(s, op, item, lane), lane);
         });
 }
 
@@ -142,7 +157,7 @@ template <class Wait>
 __device__ __noinline__ void op_select(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
-    for_each_warp(static_cast<int64_t>(s.n_selected + s.n_hidden) * groups, [&](int64_t item, int lane) {
+    for_each_warp((s.n_selected + s.n_hidden) * groups, [&](int item, int lane) {
         const RowGroup at(item, groups);
         const int hidden = at.row - s.n_selected;
         const Lane8 x = normalized(s, op, hidden < 0 ? s.selected[at.row] : s.hidden_rows[hidden], at.group, lane);
@@ -158,7 +173,7 @@ template <class Wait>
 __device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
-    for_each_warp(static_cast<int64_t>(s.n_rows) * 2, [&](int64_t item, int lane) {
+    for_each_warp(s.n_rows * 2, [&](int item, int lane) {
         const int row = static_cast<int>(item / 2), second = static_cast<int>(item % 2);
         const float *source = (second ? s.row_hidden : s.row_embedding) + static_cast<int64_t>(row) * s.shape.n_embd;
         const float *weight = second ? op.norm2 : op.norm;
@@ -184,7 +199,7 @@ template <class Wait>
 __device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
     const int chunks = (s.shape.n_vocab + 1023) / 1024;
-    for_each_warp(static_cast<int64_t>(s.n_selected) * chunks, [&](int64_t item, int lane) {
+    for_each_warp(s.n_selected * chunks, [&](int item, int lane) {
         const int row = static_cast<int>(item / chunks), first = static_cast<int>(item % chunks) * 1024;
         const int last = min(first + 1024, s.shape.n_vocab);
         unsigned long long best = 0;

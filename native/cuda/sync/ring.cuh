@@ -102,6 +102,23 @@ __device__ __forceinline__ void copy_to_slot(uint32_t slot, const void *source, 
 #endif
 }
 
+// The copies of several lanes, those with `mine`, of equal size; arguments are the lane's own.
+__device__ __forceinline__ void copy_to_slots(bool mine, uint32_t slot, const void *source, int bytes, uint32_t full,
+                                              int lane, uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
+    if (mine) copy_to_slot(slot, source, bytes, full, 0, policy);
+#else
+    // What lanes stored before their copies belongs to what the barriers of other lanes tell.
+    __syncwarp();
+    for (int from = 0; from < kGroups; ++from) {
+        if (!__shfl_sync(~0u, mine, from)) continue;
+        const auto address = __shfl_sync(~0u, reinterpret_cast<unsigned long long>(source), from);
+        copy_to_slot(__shfl_sync(~0u, slot, from), reinterpret_cast<const void *>(address), bytes,
+                     __shfl_sync(~0u, full, from), lane, policy);
+    }
+#endif
+}
+
 // Data that other CTAs wrote before a stage ended becomes visible to the bulk engine.
 __device__ __forceinline__ void fence_for_copies() {
 #if __CUDA_ARCH__ >= 900
@@ -159,51 +176,63 @@ struct ByteRing {
     __device__ __forceinline__ void release(int group, uint32_t use) const { barrier_arrive(empty(index(group, use))); }
 };
 
-// The loader warp's end of a ByteRing, whose size is at least that of two pieces.
+// The loader warp's end of a ByteRing: lane g < kGroups pushes the pieces of group g. A round is what the
+// lanes push together, one piece each, side by side in the ring. Rounds leave in order.
 class ByteRingWriter {
   public:
-    __device__ __forceinline__ ByteRingWriter(const ByteRing &ring, uint64_t policy)
-        : ring_(ring), policy_(policy), free_(ring.bytes) {}
+    __device__ __forceinline__ ByteRingWriter(const ByteRing &ring, uint64_t policy, int lane)
+        : ring_(ring), policy_(policy), lane_(lane), free_(ring.bytes) {}
 
-    // The next piece of a group; `use` counts the group's pieces.
-    __device__ __forceinline__ void push(const uint8_t *source, int bytes, int group, uint32_t use, int lane) {
-        int begin = at_, span = bytes;
-        if (begin + bytes > ring_.bytes) {
+    // Lanes that push together: as many as leave room for four rounds, which fill the ring evenly enough.
+    __device__ __forceinline__ int round_lanes(int bytes) const {
+        int lanes = kGroups;
+        while (lanes > 1 && ring_.bytes < 4 * lanes * bytes) lanes /= 2;
+        return lanes;
+    }
+
+    // The next pieces of the lanes that have one.
+    __device__ __forceinline__ void push(bool mine, const uint8_t *source, int bytes) {
+        const uint32_t lanes = __ballot_sync(~0u, mine);
+        if (lanes == 0) return;
+        int begin = at_, span = __popc(lanes) * bytes;
+        const int end = span;
+        if (begin + span > ring_.bytes) {
             span += ring_.bytes - begin;
             begin = 0;
         }
-        const uint32_t i = ByteRing::index(group, use);
-        // The slot's piece before this one is gone when the tail has passed it.
-        while (free_ < span || head_ - tail_ == kRingUses || busy_ >> i & 1) release_oldest();
-        if (lane == static_cast<int>(head_ % kRingUses)) {
-            span_ = span;
-            slot_ = static_cast<int>(i);
-            parity_ = ByteRing::parity(use);
-        }
+        while (free_ < span || head_ - tail_ == kGroupUses) release_oldest();
+        if (lane_ == static_cast<int>(head_ % kGroupUses)) round_ = span * 16 + static_cast<int>(lanes);
         ++head_;
-        if (lane == 0) *ByteRing::offset(i) = begin;
-        copy_to_slot(ring_.memory + begin, source, bytes, ByteRing::full(i), lane, policy_);
-        busy_ |= 1u << i;
         free_ -= span;
-        at_ = begin + bytes;
+        at_ = begin + end;
+        const uint32_t i = ByteRing::index(lane_, uses_);
+        begin += __popc(lanes & ((1u << lane_) - 1)) * bytes;
+        if (mine) {
+            *ByteRing::offset(i) = begin;
+            ++uses_;
+        }
+        copy_to_slots(mine, ring_.memory + begin, source, bytes, ByteRing::full(i), lane_, policy_);
     }
 
   private:
     __device__ __forceinline__ void release_oldest() {
-        const int from = tail_++ % kRingUses, slot = __shfl_sync(~0u, slot_, from);
-        barrier_wait(ByteRing::empty(slot), __shfl_sync(~0u, parity_, from));
-        free_ += __shfl_sync(~0u, span_, from);
-        busy_ &= ~(1u << slot);
+        const int round = __shfl_sync(~0u, round_, tail_++ % kGroupUses);
+        if (round >> lane_ & 1 && lane_ < kGroups) {
+            barrier_wait(ByteRing::empty(ByteRing::index(lane_, released_)), ByteRing::parity(released_));
+            ++released_;
+        }
+        __syncwarp();
+        free_ += round / 16;
     }
 
+    static_assert(kGroups <= 4, "four bits for the lanes of a round");
     const ByteRing ring_;
     const uint64_t policy_;
-    uint32_t head_ = 0, tail_ = 0;  // pieces so far, pieces known to be released
-    uint32_t busy_ = 0;             // slots of pieces not known to be released
+    const int lane_;
+    uint32_t head_ = 0, tail_ = 0;          // rounds so far, rounds known to be released
+    uint32_t uses_ = 0, released_ = 0;      // pieces of this lane's group
     int at_ = 0, free_;
-    // Lane i: of piece i, modulo kRingUses. The bytes that it keeps busy, its slot and the slot's parity.
-    int span_ = 0, slot_ = 0;
-    uint32_t parity_ = 0;
+    int round_ = 0;  // lane i: of round i, modulo kGroupUses: 16 * the bytes that it keeps busy + its lanes
 };
 
 }  // namespace pj::cuda

@@ -2,6 +2,7 @@
 // overlap, and every piece of a block has exactly one worker that writes it.
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "cuda/compiler.h"
 #include "cuda/pack_unit.h"
@@ -72,7 +73,7 @@ struct Range {
 
 Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
-    const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta) : g.n_blocks;
+    const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas) : g.n_blocks;
     const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
     return {g.out,
             g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
@@ -117,8 +118,8 @@ void check_tasks(const Program &p) {
             const LoadTask &task = p.tasks.at(next++);
             CHECK(task.op == static_cast<int>(i) && task.stage == stage, "op %zu: task of %d, stage %u", i, task.op,
                   task.stage);
-            CHECK(task.n_blocks == g.n_blocks && task.k_units == g.k_units && task.first_cta == g.first_cta, "op %zu",
-                  i);
+            CHECK(task.n_blocks == g.n_blocks && task.k_units == g.k_units, "op %zu", i);
+            CHECK(task.first_cta == g.first_cta && task.n_ctas == g.n_ctas, "op %zu", i);
         }
         if (p.ops[i].flags & kOpBarrier) ++stage;
     }
@@ -144,7 +145,8 @@ void check_forms(const Program &p) {
 
 // Every unit has one worker, ranges are as worker_range() says, and pieces have a slot each.
 void check_split(int n_blocks, int k_units, int n_cta) {
-    const int n = n_blocks * k_units, n_workers = kGroups * split_ctas(n, n_cta);
+    const int n = n_blocks * k_units, n_workers = kGroups * n_cta;
+    CHECK(n_cta <= most_ctas(n), "%d CTAs for %d units", n_cta, n);
     int unit = 0;
     std::set<int> slots;
     for (int w = 0; w < n_workers; ++w) {
@@ -166,11 +168,30 @@ void check_split(int n_blocks, int k_units, int n_cta) {
     CHECK(*slots.rbegin() < piece_slots(n, n_blocks, n_cta), "slot %d", *slots.rbegin());
 }
 
+// Matrices side by side keep every CTA busy, none much longer than its share of the op's bytes.
+void check_shares(const Op &op, int n_cta) {
+    std::vector<int64_t> bytes(n_cta, 0);
+    int64_t total = 0, unit = 0;
+    for (int k = 0; k < op.n_gemms; ++k) {
+        const Gemm &g = op.gemm[k];
+        const int n = g.n_blocks * g.k_units, per_unit = unit_bytes(g.format);
+        if (!per_unit) continue;
+        check_split(g.n_blocks, g.k_units, g.n_ctas);
+        for (int cta = 0; cta < g.n_ctas; ++cta)
+            bytes.at((g.first_cta + cta) % n_cta) += int64_t{cta_range(n, cta, g.n_ctas).size()} * per_unit;
+        total += int64_t{n} * per_unit;
+        unit = std::max<int64_t>(unit, per_unit);
+    }
+    const int64_t most = *std::max_element(bytes.begin(), bytes.end());
+    CHECK(most <= total / n_cta + kLeastUnits * unit, "a CTA has %lld of %lld bytes", static_cast<long long>(most),
+          static_cast<long long>(total));
+}
+
 // The pieces of a step of any number of rows lie within the memory of its largest step.
 void check_launches(const Gemm &g, const ProgramLimits &limits) {
     const Range mine = written(g, limits);
     if (!unit_bytes(g.format)) return;
-    const int64_t slots = piece_slots(g.n_blocks * g.k_units, g.n_blocks, limits.n_cta);
+    const int64_t slots = piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas);
     for (int n_rows = 1; n_rows <= std::min(limits.max_rows, kNarrowTiles * 8); ++n_rows)
         CHECK(slots * narrow_tiles(n_rows) * 8 * kUnitOutputs <= mine.end - mine.begin, "%d rows of %d", n_rows,
               limits.max_rows);
@@ -197,8 +218,10 @@ void check_model(int n_cta, int max_rows, bool print) {
             for (int k = 0; k < op.n_gemms; ++k)
                 CHECK(written(op.gemm[k], limits).end <= end, "products beyond their memory");
         CHECK(program->ops[program->n_body].kind == OpKind::kSelect, "body");
-        for (const Op &op : program->ops)
+        for (const Op &op : program->ops) {
+            check_shares(op, n_cta);
             for (int k = 0; k < op.n_gemms; ++k) check_launches(op.gemm[k], limits);
+        }
     }
     CHECK(p.trunk_rest.ops.size() == 3, "rest");
     check_tasks(p.trunk_rest);
@@ -212,7 +235,7 @@ void check_model(int n_cta, int max_rows, bool print) {
 int main(int argc, char **) {
     for (int n_cta : {1, 5, 82, 132})
         for (const auto &[n_blocks, k_units] : {std::pair{1, 20}, {80, 68}, {272, 20}, {16, 20}, {8, 2}, {3, 1}})
-            check_split(n_blocks, k_units, n_cta);
+            check_split(n_blocks, k_units, std::min(n_cta, most_ctas(n_blocks * k_units)));
     for (int n_cta : {82, 132})
         for (int max_rows : {8, 24, 40, 64, 512})
             check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);

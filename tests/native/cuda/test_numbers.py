@@ -82,13 +82,28 @@ def test_pyjet_tiny(tiny_model: MakeModel, type_name: str, kv: str) -> None:
     assert np.mean(gpu.argmax(axis=1) == cpu.argmax(axis=1)) > 0.9
 
 
+def first_rows(model: Model) -> np.ndarray:
+    """Errors of the rows of single-token sequences, float64[24]."""
+    n = 24
+    parts = [Part([token], slot=i, pages=[i]) for i, token in enumerate(tokens_of(model, n))]
+    sizes = {"n_pages": n, "n_state_slots": n, "max_seqs": n, "max_rows": n}
+    logits = []
+    for config in (cuda_config(**sizes), EngineConfig(**sizes)):
+        with NativeEngine(model, config) as engine:
+            logits.append(engine.step(make_batch(*parts)).logits.copy())
+    return row_errors(logits[0], logits[1].astype(np.float64))
+
+
 @pytest.mark.parametrize("type_name", (*TILED_TYPES, *FLOAT_TYPES))
 def test_every_weight_type(synthetic_model: MakeModel, type_name: str) -> None:
-    gpu, cpu = both(synthetic_model("tiny", type_name), 40, 40)
-    errors = row_errors(gpu, cpu.astype(np.float64))
-    # Random weights pass noise on unweakened, from the first row on; a wrong scale, sign or row would be off by 1.
-    assert errors[0] < 2e-2
-    assert np.median(errors) < (FLOAT_LIMIT if type_name in FLOAT_TYPES else 0.5)
+    model = synthetic_model("tiny", type_name)
+    # Two instruction sets of the CPU differ by 1e-6 in most first rows (F16: 3e-5), and by up to 7e-2 in the one of
+    # 24 in which an input lies between two int8 numbers: random weights pass that on unweakened.
+    errors = first_rows(model)
+    assert np.median(errors) < FIRST_ROW_LIMIT and errors.max() < 0.3
+    gpu, cpu = both(model, 40, 40)
+    # A wrong scale, sign or row would be off by 1.
+    assert np.median(row_errors(gpu, cpu.astype(np.float64))) < (FLOAT_LIMIT if type_name in FLOAT_TYPES else 0.5)
 
 
 def as_floats(model: Model, folder: Path) -> Model:
