@@ -308,16 +308,17 @@ class Compiler {
         const int layer = out_.n_gdn_layers++;
         const Factor factor = residual(b.norm, {&w.qkv, &w.z, &w.beta, &w.alpha});
         const std::vector<Product> in = gemms({&w.qkv, &w.z, &w.beta, &w.alpha}, Rows::kAll, factor);
-        Op &op = add(OpKind::kGdn);
-        op.layer = layer;
-        reads(op, {in[0], in[1], in[2], in[3]});
-        op.conv = weights_.vector(w.conv);
-        op.dt_bias = weights_.vector(w.dt_bias);
-        op.a = weights_.vector(w.a);
+        Op &convolve = add(OpKind::kConvolve);
+        convolve.layer = layer;
+        reads(convolve, {in[0], in[2], in[3]});
+        convolve.conv = weights_.vector(w.conv);
+        convolve.dt_bias = weights_.vector(w.dt_bias);
+        convolve.a = weights_.vector(w.a);
+        barrier();
+        add(OpKind::kGdn).layer = layer;
         barrier();
         Op &heads = add(OpKind::kQuantHeads);
-        heads.layer = layer;
-        reads(heads, {in[0], in[1], in[2], in[3]});
+        reads(heads, {in[1]});
         heads.norm = weights_.vector(w.norm);
         writes(heads, shape_.gdn_value_width(), {&w.output});
         barrier();
@@ -406,7 +407,7 @@ std::string print_program(const Program &program) {
         const Op &op = program.ops[i];
         append(text, "%4zu %-11s", i, kOpNames[static_cast<int>(op.kind)]);
         for (int j = 0; j < op.n_gemms; ++j) append_gemm(text, op.gemm[j]);
-        if (op.kind == OpKind::kGdn || op.kind == OpKind::kRotate || op.kind == OpKind::kAttention)
+        if (op.kind == OpKind::kConvolve || op.kind == OpKind::kGdn || op.kind == OpKind::kRotate || op.kind == OpKind::kAttention)
             append(text, " layer %d", op.layer);
         for (int j = 0; j < op.n_inputs; ++j)
             append(text, "%s %p%s", j ? "," : " from", static_cast<const void *>(op.input[j].data),

@@ -44,20 +44,26 @@ void for_rows(int n_rows, const Body &body) {
 }
 
 // What the host sends with a step.
-size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, const Shape &shape, int max_selected) {
+size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attention, const Shape &shape,
+                  int max_selected) {
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
            StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
+           StepBlob::size_of<AttentionItem>(attention) +
            StepBlob::size_of<int32_t>(page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
 }
 
 }  // namespace
 
-// Pages that several sequences share are in the table of each.
-size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected) {
+// Pages that several sequences share are in the table of each. Attention items: a tile of at least eight columns has
+// partial results of its own or walks all segments; each kv head of a sequence may have one tile that is not full.
+size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected, int64_t partial_floats) {
     const int64_t per_seq = std::min<int64_t>(c.n_pages, (shape.n_ctx_train + c.page_tokens - 1) / c.page_tokens);
-    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, shape, max_selected);
+    const int64_t segments = segment_of(static_cast<int>(per_seq * c.page_tokens - 1)) + 1;
+    const int64_t full_tiles = partial_floats / (kPartialHeader + shape.head_dim) + int64_t{c.max_rows} * shape.n_head;
+    const int64_t attention = full_tiles / 8 + c.max_seqs * shape.n_head_kv * segments;
+    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape, max_selected);
 }
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
@@ -101,7 +107,9 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
-    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, shape_, max_selected_));
+    const SequencePlans plans = plan_sequences(in);
+    blob_.begin(
+        blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_));
     StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
     a.op_clock = op_clock_.data();
@@ -130,8 +138,11 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
     a.seqs = blob_.add(in.seqs, in.n_seqs);
-    const std::vector<SeqPlan> plans = plan_attention(in, a);
-    a.plans = blob_.add(plans.data(), in.n_seqs);
+    a.column_groups = plans.column_groups;
+    a.n_convolve_items = plans.n_convolve_items;
+    a.n_attention_items = static_cast<int32_t>(plans.attention.size());
+    a.plans = blob_.add(plans.plans.data(), in.n_seqs);
+    a.attention = blob_.add(plans.attention.data(), plans.attention.size());
     a.page_table = blob_.add(in.page_table, in.n_page_entries);
     // Only the body of a program reads these.
     if (first == 0) add_rows(in, a);
@@ -172,37 +183,72 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
 
 // Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
 // segments computed apart. Long prompts have enough tiles to keep every CTA busy.
-std::vector<SeqPlan> CudaEngine::plan_attention(const pj_step_in &in, StepArgs &a) const {
+CudaEngine::SequencePlans CudaEngine::plan_sequences(const pj_step_in &in) const {
     const int group = shape_.head_group();
-    a.column_groups = 1;
+    SequencePlans out;
     for (int i = 0; i < in.n_seqs; ++i)
-        a.column_groups = std::max(
-            a.column_groups, std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
+        out.column_groups = std::max(
+            out.column_groups, std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
     std::vector<int> order(in.n_seqs);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });
-    std::vector<SeqPlan> plans(in.n_seqs);
+    out.plans.resize(in.n_seqs);
     int64_t used = 0;
     for (int i : order) {
         const pj_seq &seq = in.seqs[i];
-        plans[i].n_segments = segment_of(in.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
+        SeqPlan &plan = out.plans[i];
+        plan.n_segments = segment_of(in.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
         const int64_t floats =
-            int64_t{seq.n_rows} * shape_.n_head * plans[i].n_segments * (kPartialHeader + shape_.head_dim);
-        const bool apart = column_items(seq, a) < 2 * device_.n_sm && used + floats <= partial_floats_;
-        plans[i].partial = apart ? used : -1;
+            int64_t{seq.n_rows} * shape_.n_head * plan.n_segments * (kPartialHeader + shape_.head_dim);
+        const bool apart = column_tiles(seq, out.column_groups) < 2 * device_.n_sm && used + floats <= partial_floats_;
+        plan.partial = apart ? used : -1;
         if (apart) used += floats;
     }
-    a.n_attention_items = 0;
     for (int i = 0; i < in.n_seqs; ++i) {
-        plans[i].first_item = a.n_attention_items;
-        a.n_attention_items += column_items(in.seqs[i], a) * (plans[i].partial < 0 ? 1 : plans[i].n_segments);
+        out.plans[i].first_convolve = out.n_convolve_items;
+        out.n_convolve_items += convolve_items(base_.shape, in.seqs[i].n_accept + in.seqs[i].n_rows);
     }
-    return plans;
+    deal_attention(in, out);
+    return out;
+}
+
+// Items of attention, the longest first: those that walk all segments, then segments from the last one on.
+void CudaEngine::deal_attention(const pj_step_in &in, SequencePlans &out) const {
+    const int columns = 8 * out.column_groups, group = shape_.head_group(), n_kv = shape_.n_head_kv;
+    const auto add = [&](int sequence, int segment) {
+        const pj_seq &seq = in.seqs[sequence];
+        const SeqPlan &plan = out.plans[sequence];
+        AttentionItem item = {};
+        item.partial = plan.partial;
+        item.n_segments = plan.n_segments;
+        item.row_begin = seq.row_begin;
+        item.n_columns = seq.n_rows * group;
+        item.first_position = in.row_position[seq.row_begin];
+        item.page_begin = seq.page_begin;
+        item.begin = segment_begin(segment);
+        for (; item.first_column < item.n_columns; item.first_column += columns) {
+            const int last_column = std::min(item.first_column + columns, item.n_columns) - 1;
+            item.end = item.first_position + last_column / group + 1;
+            if (plan.partial >= 0) item.end = std::min(item.end, segment_begin(segment + 1));
+            // Early rows of a chunk may end before a segment.
+            for (item.kv_head = 0; item.exists() && item.kv_head < n_kv; ++item.kv_head) out.attention.push_back(item);
+        }
+    };
+    int n_segments = 0;
+    for (int i = 0; i < in.n_seqs; ++i) {
+        if (out.plans[i].partial < 0)
+            add(i, 0);
+        else
+            n_segments = std::max(n_segments, out.plans[i].n_segments);
+    }
+    for (int segment = n_segments - 1; segment >= 0; --segment)
+        for (int i = 0; i < in.n_seqs; ++i)
+            if (out.plans[i].partial >= 0 && segment < out.plans[i].n_segments) add(i, segment);
 }
 
 // Tiles of columns, of all kv heads.
-int CudaEngine::column_items(const pj_seq &seq, const StepArgs &a) const {
-    const int columns = 8 * a.column_groups;
+int CudaEngine::column_tiles(const pj_seq &seq, int column_groups) const {
+    const int columns = 8 * column_groups;
     return (seq.n_rows * shape_.head_group() + columns - 1) / columns * shape_.n_head_kv;
 }
 
@@ -286,12 +332,24 @@ void CudaEngine::state_write(int slot, const void *host) {
     pending_[slot] = 0;
 }
 
+// All layers of a page. pitch: bytes from one to the next; the runtime's limit for one call is an int.
+void CudaEngine::copy_page(void *to, size_t to_pitch, const void *from, size_t from_pitch, cudaMemcpyKind kind,
+                           const char *what) const {
+    const size_t width = kv_.layer_bytes, n = programs_.n_attention_layers;
+    if (std::max(to_pitch, from_pitch) <= INT32_MAX)
+        return check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, n, kind, stream_), what);
+    for (size_t layer = 0; layer < n; ++layer)
+        check(cudaMemcpyAsync(static_cast<char *>(to) + layer * to_pitch,
+                              static_cast<const char *>(from) + layer * from_pitch, width, kind, stream_),
+              what);
+}
+
 void CudaEngine::pages_copy(const int32_t *from, const int32_t *to, int n) {
     make_current();
+    const size_t pitch = base_.buf.kv_layer_bytes;
     for (int i = 0; i < n; ++i)
         if (from[i] != to[i])
-            check(cudaMemcpyAsync(page(to[i]), page(from[i]), page_bytes(), cudaMemcpyDeviceToDevice, stream_),
-                  "copying KV pages");
+            copy_page(page(to[i]), pitch, page(from[i]), pitch, cudaMemcpyDeviceToDevice, "copying KV pages");
 }
 
 void CudaEngine::pages_read(const int32_t *pages, int n, void *host) {
@@ -299,8 +357,8 @@ void CudaEngine::pages_read(const int32_t *pages, int n, void *host) {
     const char *const what = "reading KV pages";
     auto *to = static_cast<uint8_t *>(host);
     for (int i = 0; i < n; ++i)
-        check(cudaMemcpyAsync(to + i * page_bytes(), page(pages[i]), page_bytes(), cudaMemcpyDeviceToHost, stream_),
-              what);
+        copy_page(to + i * page_bytes(), kv_.layer_bytes, page(pages[i]), base_.buf.kv_layer_bytes,
+                  cudaMemcpyDeviceToHost, what);
     finish(what);
 }
 
@@ -309,8 +367,8 @@ void CudaEngine::pages_write(const int32_t *pages, int n, const void *host) {
     const char *const what = "writing KV pages";
     const auto *from = static_cast<const uint8_t *>(host);
     for (int i = 0; i < n; ++i)
-        check(cudaMemcpyAsync(page(pages[i]), from + i * page_bytes(), page_bytes(), cudaMemcpyHostToDevice, stream_),
-              what);
+        copy_page(page(pages[i]), base_.buf.kv_layer_bytes, from + i * page_bytes(), kv_.layer_bytes,
+                  cudaMemcpyHostToDevice, what);
     finish(what);
 }
 

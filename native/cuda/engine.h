@@ -25,7 +25,7 @@ struct WantedRows {
 };
 
 // Most bytes that the host sends with a step (engine.cc).
-size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected);
+size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);
 
 class CudaEngine final : public Engine {
   public:
@@ -73,6 +73,11 @@ class CudaEngine final : public Engine {
     uint64_t workspace_bytes() const;
 
     // One step (engine.cc)
+    struct SequencePlans {
+        int column_groups = 1, n_convolve_items = 0;
+        std::vector<SeqPlan> plans;
+        std::vector<AttentionItem> attention;
+    };
     const Program &program_of(int kind, bool first) const;
     const Op *device_ops(const Program &program) const { return ops_.data() + device_programs_.at(&program).first; }
     const LoadTask *device_tasks(const Program &program) const {
@@ -81,14 +86,18 @@ class CudaEngine final : public Engine {
     void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
-    std::vector<SeqPlan> plan_attention(const pj_step_in &in, StepArgs &a) const;
-    int column_items(const pj_seq &seq, const StepArgs &a) const;
+    SequencePlans plan_sequences(const pj_step_in &in) const;
+    void deal_attention(const pj_step_in &in, SequencePlans &out) const;
+    int column_tiles(const pj_seq &seq, int column_groups) const;
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void add_times(const Program &program, int n_ops);
     void make_current() const;
     float *state(int slot) const { return states_.data() + slot * slot_floats_; }
-    uint8_t *page(int32_t index) const { return pool_.data() + index * kv_.page_bytes; }
+    // Of the first layer.
+    uint8_t *page(int32_t index) const { return pool_.data() + index * kv_.layer_bytes; }
+    void copy_page(void *to, size_t to_pitch, const void *from, size_t from_pitch, cudaMemcpyKind kind,
+                   const char *what) const;
     void finish(const char *what) const { stream_.synchronize(what); }
 
     const Shape shape_;

@@ -1,6 +1,8 @@
 // The bytes of a KV page on the GPU: as many as in cpu/kv_pool.h, in another order, so pages of a GPU
 // engine cannot be written to a CPU engine.
 //
+// The pool holds all pages of a layer, then those of the next one: attention walks the pages of one layer, and
+// addresses far apart would miss the GPU's address tables. Copies of a page have its layers side by side.
 // A page holds, for each layer, K of every head, then V of every head. A head is a run of blocks of
 // 16 positions (pages hold a multiple of 16), each in the order in which the lanes of a warp want the
 // operands of the tensor cores (ops/kv_blocks.cuh): every load is 16 bytes per lane, 512 in a row.

@@ -8,6 +8,7 @@
 #include "cuda/loaders.cuh"
 #include "cuda/ops/attention.cuh"
 #include "cuda/ops/gdn.cuh"
+#include "cuda/ops/gdn_convolve.cuh"
 #include "cuda/ops/gdn_heads.cuh"
 #include "cuda/ops/gemm_generic.cuh"
 #include "cuda/ops/merge_heads.cuh"
@@ -106,6 +107,8 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Ri
             return op_normalize(s, op, wait);
         case OpKind::kGemm:
             return op_gemm(s, op, rings, uses, wait);
+        case OpKind::kConvolve:
+            return op_gdn_convolve(s, op, wait);
         case OpKind::kGdn:
             return op_gdn(s, op, wait);
         case OpKind::kQuantHeads:
@@ -184,31 +187,36 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     consume(s, rings, ops);
 }
 
-__device__ __forceinline__ const Op &gdn_op(const Op *ops, int layer) {
-    while (ops->kind != OpKind::kGdn || ops->layer != layer) ++ops;
+// The convolution of a GDN layer; the recurrence is the op behind it.
+__device__ __forceinline__ const Op &convolve_op(const Op *ops, int layer) {
+    while (ops->kind != OpKind::kConvolve || ops->layer != layer) ++ops;
     return *ops;
 }
 
-__device__ __forceinline__ pj_seq accepted_rows(int slot, int n) {
+// Layers run side by side here, so each prepares rows of its own.
+__device__ __forceinline__ GdnRows accepted_rows(const StepArgs &s, int layer, int slot, int n) {
     pj_seq seq = {};
     seq.state_slot = slot;
     seq.n_accept = n;
-    return seq;
+    GdnRows rows(s, seq, 0);
+    rows.prepared = layer * n;
+    return rows;
 }
 
-// One CTA per (layer, half of a value head).
-__global__ void __launch_bounds__(256) commit_states(const StepArgs *args, const Op *ops, int slot, int n) {
+// One warp per (layer, head of channels or gates).
+__global__ void __launch_bounds__(256) commit_rows(const StepArgs *args, const Op *ops, int slot, int n) {
+    const int per_layer = convolve_heads(args->shape), lane = threadIdx.x & 31;
+    const int i = blockIdx.x * kConsumerWarps + (threadIdx.x >> 5), layer = i / per_layer;
+    if (layer >= args->shape.n_gdn_layers) return;
+    const Op &op = convolve_op(ops, layer);
+    convolve(*args, op, convolve_item(*args, op, accepted_rows(*args, layer, slot, n), i % per_layer, lane), lane);
+}
+
+// One CTA per (layer, half of a value head), after commit_rows.
+__global__ void __launch_bounds__(256) commit_states(const StepArgs *args, int slot, int n) {
     __shared__ GdnScratch scratch;
-    const int items = args->shape.n_gdn_head_v * 2, i = blockIdx.x % items;
-    const GdnItem item(*args, gdn_op(ops, blockIdx.x / items), accepted_rows(slot, n), i / 2, i % 2);
-    gdn_rows(item, GdnShare(item), scratch);
-}
-
-// One CTA per layer, after commit_states.
-__global__ void __launch_bounds__(256) commit_windows(const StepArgs *args, const Op *ops, int slot, int n) {
-    const GdnInput in(*args, gdn_op(ops, blockIdx.x), accepted_rows(slot, n));
-    for (int i = threadIdx.x >> 5; i < advance_warps(args->shape); i += kConsumerWarps)
-        advance(in, i, threadIdx.x & 31);
+    const int items = args->shape.n_gdn_head_v * 2, layer = blockIdx.x / items, i = blockIdx.x % items;
+    run_gdn_items(*args, {accepted_rows(*args, layer, slot, n), layer, i / 2, i % 2}, 0, 1, 1, scratch, [] {});
 }
 
 }  // namespace
@@ -228,8 +236,9 @@ cudaError_t launch_megakernel(const StepArgs *args, int n_cta, size_t shared_byt
 
 cudaError_t launch_commit(const StepArgs *args, const Op *trunk, int slot, int n, const DeviceShape &shape,
                           cudaStream_t stream) {
-    commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v * 2, 256, 0, stream>>>(args, trunk, slot, n);
-    commit_windows<<<shape.n_gdn_layers, 256, 0, stream>>>(args, trunk, slot, n);
+    const int n_warps = shape.n_gdn_layers * convolve_heads(shape);
+    commit_rows<<<(n_warps + kConsumerWarps - 1) / kConsumerWarps, 256, 0, stream>>>(args, trunk, slot, n);
+    commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v * 2, 256, 0, stream>>>(args, slot, n);
     return cudaGetLastError();
 }
 

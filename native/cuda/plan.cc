@@ -24,6 +24,14 @@ int64_t act_tiles(const Programs &p, int max_rows) {
 
 int square_sum_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs; }
 
+// Channels before the convolution, beta and decay; whole vectors of four floats.
+int64_t pending_row_floats(const Shape &s) { return (s.conv_channels() + 2 * s.n_gdn_head_v + 3) / 4 * 4; }
+
+// Rows that the recurrence of one layer reads in a step, or of all layers when speculative rows are committed.
+int64_t gdn_row_count(const pj_config &c, const Programs &p) {
+    return std::max<int64_t>(c.max_rows + int64_t{c.max_seqs} * c.max_spec, int64_t{p.n_gdn_layers} * c.max_spec);
+}
+
 // Sub-arrays of the float workspace.
 struct FloatPlan {
     FloatPlan(const Shape &s, const pj_config &c, const Programs &p, int max_selected, int64_t partial_floats) {
@@ -36,6 +44,7 @@ struct FloatPlan {
         partial = take(partial_floats);
         logits = take(int64_t{max_selected} * s.n_vocab);
         hidden = take(rows * s.n_embd);
+        gdn_rows = take(gdn_row_count(c, p) * pending_row_floats(s));
     }
 
     int64_t take(int64_t n) {
@@ -44,7 +53,7 @@ struct FloatPlan {
         return begin;
     }
 
-    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, total = 0;
+    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, total = 0;
 };
 
 DeviceShape device_shape(const Shape &s, const Programs &p) {
@@ -152,7 +161,7 @@ void CudaEngine::plan_states() {
     window_floats_ = int64_t{shape_.conv_kernel - 1} * shape_.conv_channels();
     layer_floats_ = window_floats_ + int64_t{shape_.n_gdn_head_v} * shape_.gdn_dim * shape_.gdn_dim;
     slot_floats_ = layer_floats_ * programs_.n_gdn_layers;
-    pending_row_floats_ = shape_.conv_channels() + 2 * shape_.n_gdn_head_v;
+    pending_row_floats_ = pending_row_floats(shape_);
 }
 
 uint64_t CudaEngine::workspace_bytes() const {
@@ -168,7 +177,9 @@ pj_memory_plan CudaEngine::memory_plan() const {
     plan.page_bytes = kv_.page_bytes;
     plan.kv_bytes = plan.page_bytes * config_.n_pages;
     plan.state_bytes = state_floats * sizeof(float) * config_.n_state_slots;
-    plan.workspace_bytes = workspace_bytes() + StepBlob::capacity_for(most_blob_bytes(config_, shape_, max_selected_));
+    plan.workspace_bytes =
+        workspace_bytes() +
+        StepBlob::capacity_for(most_blob_bytes(config_, shape_, max_selected_, partial_floats_));
     plan.reserve_bytes = kDriverReserve;
     plan.free_bytes = device_.free_bytes;
     plan.total_bytes = device_.total_bytes;
@@ -228,6 +239,7 @@ void CudaEngine::allocate() {
     b.partial = floats_.data() + f.partial;
     b.logits = floats_.data() + f.logits;
     b.hidden = floats_.data() + f.hidden;
+    b.gdn_rows = floats_.data() + f.gdn_rows;
     b.act32 = act_.data();
     b.act256 = act_.data() + tiles;
     b.states = states_.data();
@@ -243,8 +255,8 @@ void CudaEngine::fill_constants() {
     b.state_layer_floats = layer_floats_;
     b.window_floats = window_floats_;
     b.pending_row_floats = pending_row_floats_;
-    b.page_bytes = kv_.page_bytes;
-    b.kv_layer_bytes = kv_.layer_bytes;
+    b.page_bytes = kv_.layer_bytes;
+    b.kv_layer_bytes = kv_.layer_bytes * config_.n_pages;
     b.k_head_bytes = kv_.k_head_bytes;
     b.v_head_bytes = kv_.v_head_bytes;
     base_.shape = device_shape(shape_, programs_);

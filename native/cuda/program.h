@@ -18,8 +18,9 @@ enum class OpKind : int32_t {
     kResidual,    // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
     kNormalize,   // act = quantised x / rms * norm
     kGemm,        // products = weights * act, matrices side by side
-    kGdn,         // convolution and recurrence of every (sequence, value head) -> heads
-    kQuantHeads,  // act = quantised gated norm of heads; GDN windows and pending rows advance
+    kConvolve,    // GDN channels, beta and decay of every row; windows and pending rows advance
+    kGdn,         // recurrence of every (sequence, value head) -> heads
+    kQuantHeads,  // act = quantised gated norm of heads
     kRotate,      // query/key norm, rope, KV store
     kAttention,   // partial results per (sequence, kv head, segment, rows)
     kMergeHeads,  // merge partials, gate, act = quantised heads
@@ -28,8 +29,8 @@ enum class OpKind : int32_t {
     kLogits,      // logits rows from products; argmax
 };
 
-constexpr const char *kOpNames[] = {"embed",  "mtp_input", "residual",    "normalize", "gemm",   "gdn",   "quant_heads",
-                                    "rotate", "attention", "merge_heads", "swiglu",    "select", "logits"};
+constexpr const char *kOpNames[] = {"embed", "mtp_input",   "residual", "normalize", "gemm",        "convolve", "gdn",
+                                    "quant_heads", "rotate", "attention", "merge_heads", "swiglu", "select", "logits"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next

@@ -40,7 +40,10 @@ struct Buffers {
     // convolution, then the projections of beta and of the decay (ops/gdn.cuh)
     float *pending;
     int64_t pending_row_floats;
-    // KV pages (kv_layout.h)
+    // [plan.cc, gdn_row_count][pending_row_floats]: the same rows and those of the step as the recurrence reads them
+    // (ops/gdn_inputs.cuh, GdnRows)
+    float *gdn_rows;
+    // KV pages (kv_layout.h), [layer][page]; page_bytes: of one layer
     uint8_t *pool;
     int64_t page_bytes, kv_layer_bytes, k_head_bytes, v_head_bytes;
     // Grid barrier: kBarrierWords counters, zero when a launch begins
@@ -54,9 +57,34 @@ constexpr int kBarrierWords = 64;
 // segments in the same order.
 struct SeqPlan {
     int64_t partial;     // first float of its partials in Buffers::partial; -1: items walk all segments
-    int32_t n_segments;  // segments up to its last row
-    int32_t first_item;
+    int32_t n_segments;      // segments up to its last row
+    int32_t first_convolve;  // first item of kConvolve
 };
+
+// A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
+struct alignas(16) AttentionItem {
+    int64_t partial;     // of the sequence's SeqPlan
+    int32_t n_segments;  // likewise
+    int32_t row_begin, n_columns, first_position, page_begin;  // of the sequence
+    int32_t kv_head, first_column;  // column: row of the sequence * group + head of the group
+    int32_t begin, end;             // end: no row of the tile sees it
+    int32_t reserved;
+
+    PJ_HOST_DEVICE bool exists() const { return begin < end; }
+};
+static_assert(sizeof(AttentionItem) == 48, "copied in 16-byte pieces");
+
+// Items of kConvolve: chunks of rows of every head of channels and of every 32 gates.
+constexpr int kMostPending = 15;  // speculative rows of a sequence
+constexpr int kChunkRows = 20;
+
+PJ_HOST_DEVICE int convolve_heads(const DeviceShape &shape) {
+    return 2 * shape.n_gdn_head_k + shape.n_gdn_head_v + (shape.n_gdn_head_v + 31) / 32;
+}
+
+PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
+    return (n_rows + kChunkRows - 1) / kChunkRows * convolve_heads(shape);
+}
 
 struct StepArgs {
     const Op *ops;
@@ -68,7 +96,7 @@ struct StepArgs {
     int32_t wide;        // many rows: CTAs take whole blocks of outputs (ops/gemm.cuh)
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
-    int32_t n_attention_items;
+    int32_t n_attention_items, n_convolve_items;
     int32_t column_groups;  // columns of an attention item are 8 times this
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
@@ -77,7 +105,8 @@ struct StepArgs {
     const int32_t *hidden_rows;  // [n_hidden]
     int32_t n_hidden;
     const pj_seq *seqs;
-    const SeqPlan *plans;  // [n_seqs]
+    const SeqPlan *plans;           // [n_seqs]
+    const AttentionItem *attention;  // [n_attention_items], the longest first
     const int32_t *page_table;
     const float *row_embedding;  // [n_rows][n_embd] f32: embedding rows, dequantised by the host
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host

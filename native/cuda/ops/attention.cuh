@@ -17,61 +17,55 @@ __device__ __forceinline__ unsigned head_group(const StepArgs &s) {
     return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
 }
 
-__device__ __forceinline__ int sequence_of_item(const StepArgs &s, int index) {
-    const int lane = threadIdx.x & 31;
-    int n = 0;
-    for (int first = 0; first < s.n_seqs; first += 32) {
-        const bool begun = first + lane < s.n_seqs && __ldg(&s.plans[first + lane].first_item) <= index;
-        n += __popc(__ballot_sync(~0u, begun));
+// The CTA's item of a turn; null: none. They are dealt from the longest on, back and forth, so that all CTAs
+// have about the same number of positions.
+__device__ __forceinline__ const AttentionItem *item_of_turn(const StepArgs &s, int turn) {
+    const int n = gridDim.x, cta = blockIdx.x, index = turn * n + (turn % 2 ? n - 1 - cta : cta);
+    return index < s.n_attention_items ? s.attention + index : nullptr;
+}
+
+// By one thread.
+__device__ __forceinline__ void copy_item(AttentionItem &to, const AttentionItem *from) {
+    to = from ? *from : AttentionItem{};
+}
+
+// The same, which is there after the next wait_for_item() of that thread.
+__device__ __forceinline__ void start_item(AttentionItem &to, const AttentionItem *from) {
+    if (!from) {
+        to = {};
+        return;
     }
-    return n - 1;
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(AttentionItem)); i += 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + i),
+                     "l"(reinterpret_cast<const char *>(from) + i)
+                     : "memory");
 }
 
-template <int kGroups>
-__device__ __forceinline__ AttentionItem describe_item(const StepArgs &s, int index) {
-    const int sequence = sequence_of_item(s, index);
-    const SeqPlan plan = s.plans[sequence];
-    const pj_seq &seq = s.seqs[sequence];
-    const unsigned group = head_group(s), n_kv = s.shape.n_head_kv;
-    const bool apart = plan.partial >= 0;
-    const unsigned n_segments = apart ? plan.n_segments : 1, rest = index - plan.first_item, tile = rest / n_segments;
-    AttentionItem item;
-    item.index = index;
-    item.sequence = sequence;
-    item.row_begin = seq.row_begin;
-    item.n_columns = seq.n_rows * group;
-    item.first_position = __ldg(s.row_position + seq.row_begin);
-    item.page_begin = seq.page_begin;
-    item.kv_head = tile % n_kv;
-    item.first_column = tile / n_kv * 8 * kGroups;
-    const unsigned last_column = min(item.first_column + 8 * kGroups, item.n_columns) - 1;
-    const int segment = rest % n_segments, last = item.first_position + last_column / group;
-    item.begin = segment_begin(segment);
-    item.end = apart ? min(segment_begin(segment + 1), last + 1) : last + 1;
-    return item;
+__device__ __forceinline__ void wait_for_item() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
+__device__ __forceinline__ int position_of_lane(const AttentionItem &item, int position, int lane) {
+    return min(position + (lane >> 2) * kBlockTokens, item.end - 1);
 }
 
-// The CTA's first item from `index` on that has positions: early rows of a chunk may end before a segment.
-template <int kGroups>
-__device__ __forceinline__ AttentionItem find_item(const StepArgs &s, int index) {
-    for (; index < s.n_attention_items; index += gridDim.x) {
-        const AttentionItem item = describe_item<kGroups>(s, index);
-        if (item.exists()) return item;
-    }
-    return {};
+// Pages are looked up a tile ahead, so that nothing waits for the table.
+__device__ __forceinline__ int find_page(const StepArgs &s, const AttentionItem &item, int position, int lane) {
+    if (position >= item.end) return 0;
+    return __ldg(s.page_table + item.page_begin + position_of_lane(item, position, lane) / s.page_tokens);
 }
 
-// Places of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
 struct TilePlaces {
     const uint8_t *k, *v;
 };
 
 __device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
-                                                  int lane) {
-    const int at = min(position + (lane >> 2) * kBlockTokens, item.end - 1);
-    const KvPlace place = kv_place(s, s.page_table + item.page_begin, at);
-    return {place.page + k_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_k),
-            place.page + v_offset(s, layer, item.kv_head) + place.block * block_bytes(s.kv_type_v)};
+                                                  int page, int lane) {
+    const uint8_t *const at = s.buf.pool + page * s.buf.page_bytes;
+    const int block = position_of_lane(item, position, lane) % s.page_tokens / kBlockTokens;
+    return {at + k_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_k),
+            at + v_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_v)};
 }
 
 __device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int lane) {
@@ -80,6 +74,13 @@ __device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int l
 
 __device__ __forceinline__ uint4 load_operand(const uint8_t *at, int lane) {
     return __ldcg(reinterpret_cast<const uint4 *>(at) + lane);
+}
+
+// Brings a block of each warp to the L2 cache: together a tile.
+__device__ __forceinline__ void prefetch_blocks(const uint8_t *place, int type, int warp, int lane) {
+    const uint8_t *block = place_from(place, 4 * warp);
+#pragma unroll 1
+    for (int at = lane * 128; at < block_bytes(type); at += 32 * 128) prefetch(block + at);
 }
 
 template <int kType>
@@ -186,13 +187,17 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     }
 }
 
-// What the warps share of an item. Other items are done with it: a barrier after their last scores.
+// What the warps share of the item of a turn. Other items are done with it: a barrier after their last scores. After
+// the next barrier the item of the next turn is there too.
 template <int kType, int kGroups>
 __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionItem &item,
                                            AttentionShared<kType, kGroups> &shared, int turn, int warp, int lane) {
     stage_queries(s, item, shared, warp, lane);
     if (warp > 0 || lane >= 8 * kGroups) return;
-    if (lane == 0) shared.item[turn] = item;
+    if (lane == 0) {
+        wait_for_item();
+        start_item(shared.item[(turn + 2) % 4], item_of_turn(s, turn + 2));
+    }
     const unsigned column = item.first_column + lane;
     shared.last[lane] =
         static_cast<int>(column) < item.n_columns ? item.first_position + static_cast<int>(column / head_group(s)) : -1;
@@ -324,7 +329,7 @@ template <int kType, int kGroups>
 __device__ __forceinline__ void finish_segment(const StepArgs &s, const AttentionItem &item, int position, bool last,
                                                AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
                                                int warp, int lane) {
-    const SeqPlan plan = s.plans[item.sequence];
+    const SeqPlan plan = {item.partial, item.n_segments, 0};
     const int segment = segment_of(position), t = lane & 3, dim = 32 * warp + 8 * t;
 #pragma unroll
     for (int c = 0; c < kGroups; ++c) {
@@ -349,42 +354,47 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
     }
 }
 
-// All items of the CTA. Values come while a tile's scores are computed, the next tile's keys, perhaps the
-// next item's, while its values are multiplied. Of f16, that is so for the first half.
+// All items of the CTA, which has one at least. Values come while a tile's scores are computed, the next tile's keys,
+// perhaps the next item's, while its values are multiplied. Of f16, that is so for the first half.
 template <int kKeyType, int kValueType, int kGroups>
-__device__ __noinline__ void attend(const StepArgs &s, int layer, const AttentionItem first, TilePlaces places) {
+__device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces places) {
     using Shared = AttentionShared<kKeyType, kGroups>;
     Shared &shared = *reinterpret_cast<Shared *>(scratch_memory());
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     KeyBatch<kKeyType> keys;
     load_keys(keys, places, 0, warp, lane);
-    stage_item(s, first, shared, 0, warp, lane);
+    if (threadIdx.x == 0) {
+        copy_item(shared.item[0], item_of_turn(s, 0));
+        copy_item(shared.item[1], item_of_turn(s, 1));
+    }
+    consumers_sync();
+    stage_item(s, shared.item[0], shared, 0, warp, lane);
     consumers_sync();
     Columns<kGroups> columns = no_positions<kGroups>();
-    int turn = 0;
-    for (int position = first.begin;;) {
+    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane), next_page = 0;
+    for (int turn = 0;;) {
         // In shared memory, not in registers: they are short.
-        const AttentionItem &item = shared.item[turn];
+        const AttentionItem &item = shared.item[turn % 4], &next = shared.item[(turn + 1) % 4];
         const uint8_t *const value_place = places.v;
         ValueBatch<kValueType> values;
         load_values(values, value_place, 0, warp, lane);
+        if (position == item.begin) next_page = find_page(s, next, next.begin, lane);
         float score[kGroups][4] = {};
 #pragma unroll
         for (int batch = 0; batch < kBatches<kKeyType>; ++batch) {
             if (batch) load_keys(keys, places, batch, warp, lane);
             multiply_keys(shared, keys, batch, score, lane);
         }
-        const int n_positions = item.end - position, next_position = position + kTileTokens;
-        const bool item_ends = n_positions <= kTileTokens;
-        bool more = true;
-        if (item_ends) {
-            const AttentionItem next = find_item<kGroups>(s, item.index + gridDim.x);
-            more = next.exists();
-            if (more) places = find_places(s, layer, next, next.begin, lane);
-        } else {
-            places = find_places(s, layer, item, next_position, lane);
+        const int n_positions = item.end - position;
+        const bool item_ends = n_positions <= kTileTokens, more = !item_ends || next.exists();
+        const AttentionItem &following = item_ends ? next : item;
+        const int next_position = item_ends ? next.begin : position + kTileTokens;
+        if (more) {
+            places = find_places(s, layer, following, next_position, item_ends ? next_page : page, lane);
+            load_keys(keys, places, 0, warp, lane);
+            prefetch_blocks(places.v, s.kv_type_v, warp, lane);
+            page = find_page(s, following, next_position + kTileTokens, lane);
         }
-        if (more) load_keys(keys, places, 0, warp, lane);
         hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
         share_largest(shared, score, warp, lane);
         consumers_sync();
@@ -399,45 +409,37 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, const Attentio
         }
         if (item_ends || segment_of(next_position) != segment_of(position)) {
             share_sums(shared, columns, warp, lane);
-            if (item_ends && more)
-                stage_item(s, find_item<kGroups>(s, item.index + gridDim.x), shared, turn ^ 1, warp, lane);
+            if (item_ends && more) stage_item(s, next, shared, turn + 1, warp, lane);
             consumers_sync();
             finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
             columns = no_positions<kGroups>();
         }
         if (!more) return;
-        if (item_ends) turn ^= 1;
-        position = item_ends ? shared.item[turn].begin : next_position;
+        turn += item_ends;
+        position = next_position;
     }
 }
 
 template <int kKeyType, int kGroups>
-__device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const AttentionItem &first,
-                                           const TilePlaces &places) {
-    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, first, places);
-    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, first, places);
-}
-
-__device__ __forceinline__ void prefetch(const uint8_t *block, int bytes, int lane) {
-    for (int at = lane * 128; at < bytes; at += 32 * 128) prefetch(block + at);
+__device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const TilePlaces &places) {
+    if (s.kv_type_v == PJ_KV_F16) return attend<kKeyType, PJ_KV_F16, kGroups>(s, layer, places);
+    attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, places);
 }
 
 // The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.
 template <int kGroups, class Wait>
 __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, const Wait &wait) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const AttentionItem first = find_item<kGroups>(s, blockIdx.x);
-    TilePlaces places = {};
-    if (first.exists()) {
-        places = find_places(s, layer, first, first.begin, lane);
-        prefetch(place_from(places.k, 4 * warp), block_bytes(s.kv_type_k), lane);
-        prefetch(place_from(places.v, 4 * warp), block_bytes(s.kv_type_v), lane);
-    }
+    const AttentionItem *const first = item_of_turn(s, 0);
+    if (!first) return wait();
+    const AttentionItem item = *first;
+    const TilePlaces places = find_places(s, layer, item, item.begin, find_page(s, item, item.begin, lane), lane);
+    prefetch_blocks(places.k, s.kv_type_k, warp, lane);
+    prefetch_blocks(places.v, s.kv_type_v, warp, lane);
     wait();
-    if (!first.exists()) return;
     if constexpr (kGroups <= most_column_groups(PJ_KV_F16))
-        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, first, places);
-    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, first, places);
+        if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, places);
+    attend_any<PJ_KV_Q8_0, kGroups>(s, layer, places);
 }
 
 template <class Wait>

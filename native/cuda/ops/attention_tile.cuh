@@ -20,16 +20,6 @@ static_assert(segment_begin(1) % kTileTokens == 0, "segments of whole tiles: the
 
 constexpr int column_tiles(int groups) { return (groups + 1) / 2; }  // of 16: M of an mma
 
-// A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
-struct AttentionItem {
-    int index;                                                       // among the step's items
-    int sequence, row_begin, n_columns, first_position, page_begin;  // of the sequence
-    int kv_head, first_column;  // column: row of the sequence * group + head of the group
-    int begin, end;             // end: no row of the tile sees it
-
-    __device__ __forceinline__ bool exists() const { return begin < end; }
-};
-
 template <int kType, int kGroups>
 struct AttentionShared {
     static constexpr int kColumns = 8 * kGroups;
@@ -38,7 +28,7 @@ struct AttentionShared {
     float query_scale[8][kColumns];
     float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
-    AttentionItem item[2];       // this one and the next
+    AttentionItem item[4];       // of the CTA's turn, modulo 4: the one before, this one, the next two
     int last[kColumns];          // the column's own position; -1 beyond the sequence's rows
     Softmax total[2][kColumns];  // before and after a segment, of items that walk all segments
 };
@@ -95,16 +85,27 @@ __device__ __forceinline__ void split_halves(float x, float y, uint32_t &high, u
     low = pack_halves(x - x_high, y - y_high);
 }
 
-// score[c] += q k of the warp's block, in units of log2 (stage_queries).
+// Loops over a warp's words are unrolled in two halves: the code of a whole tile would be more than what a
+// multiprocessor keeps near itself. The second half moves to the registers of the first.
+constexpr int kHalf = kLoads / 2;
+
+__device__ __forceinline__ void take_second_half(uint4 (&words)[kLoads]) {
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) words[i] = words[i + kHalf];
+}
+
+// score[c] += q k of the warp's block, in units of log2 (stage_queries). The words are lost.
 template <int kGroups>
 __device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_Q8_0, kGroups> &shared,
-                                              const KeyBatch<PJ_KV_Q8_0> &k, int, float (&score)[kGroups][4],
-                                              int lane) {
+                                              KeyBatch<PJ_KV_Q8_0> &k, int, float (&score)[kGroups][4], int lane) {
     const int g = lane >> 2, t = lane & 3;
+#pragma unroll 1
+    for (int first = 0; first < kLoads; first += kHalf, take_second_half(k.words))
 #pragma unroll
-    for (int b = 0; b < 8; ++b) {
+    for (int i = 0; i < kHalf; ++i) {
+        const int b = first + i;
         const float4 scale = scales_from(k.scales, 4 * b + t);
-        const uint4 word = k.words[b];
+        const uint4 word = k.words[i];
 #pragma unroll
         for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
             const uint4 a = shared.query[tile * 8 + b][lane];
@@ -127,8 +128,7 @@ __device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_Q8_0, 
 
 template <int kGroups>
 __device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_F16, kGroups> &shared,
-                                              const KeyBatch<PJ_KV_F16> &k, int batch, float (&score)[kGroups][4],
-                                              int lane) {
+                                              KeyBatch<PJ_KV_F16> &k, int batch, float (&score)[kGroups][4], int lane) {
     float none[4] = {};
     float(&second)[4] = kGroups > 1 ? score[kGroups - 1] : none;
 #pragma unroll
@@ -179,37 +179,46 @@ __device__ __forceinline__ void split_weights(float4 weight, float4 scale, uint3
     split_halves(weight.z, weight.w, high[1], low[1]);
 }
 
-// values += weights V for the warp's 32 dims, block after block of a batch; n_blocks: of the tile.
+// values += weights V of one block, for the warp's 32 dims; i: of the batch.
 template <int kType, int kKeyType, int kGroups>
-__device__ __forceinline__ void multiply_values(const AttentionShared<kKeyType, kGroups> &shared,
-                                                const ValueBatch<kType> &v, int batch, int n_blocks,
-                                                float (&values)[kGroups][4][2], int lane) {
+__device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, kGroups> &shared,
+                                               const ValueBatch<kType> &v, int i, int block,
+                                               float (&values)[kGroups][4][2], int lane) {
+    float4 scale = {};
+    if (kType == PJ_KV_Q8_0) scale = scales_from(v.scales, 4 * block + (lane & 3));
+    const ValueOperands operands = value_operands(v, i);
 #pragma unroll
-    for (int i = 0; i < kBatchBlocks<kType>; ++i) {
-        const int block = batch * kBatchBlocks<kType> + i;
-        if (block >= n_blocks) break;
-        float4 scale = {};
-        if (kType == PJ_KV_Q8_0) scale = scales_from(v.scales, 4 * block + (lane & 3));
-        const ValueOperands operands = value_operands(v, i);
+    for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
+        uint32_t high[2][2] = {}, low[2][2] = {};
 #pragma unroll
-        for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
-            uint32_t high[2][2] = {}, low[2][2] = {};
+        for (int h = 0; h < 2; ++h)
+            if (2 * tile + h < kGroups)
+                split_weights<kType>(shared.weight[block][2 * tile + h][lane], scale, high[h], low[h]);
+        const uint32_t a[4] = {high[0][0], high[1][0], high[0][1], high[1][1]};
+        const uint32_t a_low[4] = {low[0][0], low[1][0], low[0][1], low[1][1]};
 #pragma unroll
-            for (int h = 0; h < 2; ++h)
-                if (2 * tile + h < kGroups)
-                    split_weights<kType>(shared.weight[block][2 * tile + h][lane], scale, high[h], low[h]);
-            const uint32_t a[4] = {high[0][0], high[1][0], high[0][1], high[1][1]};
-            const uint32_t a_low[4] = {low[0][0], low[1][0], low[0][1], low[1][1]};
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-                float none[2] = {};
-                float(&first)[2] = values[2 * tile][n];
-                float(&second)[2] = 2 * tile + 1 < kGroups ? values[(2 * tile + 1) % kGroups][n] : none;
-                mma_halves(first[0], first[1], second[0], second[1], a, operands.b[n][0], operands.b[n][1]);
-                mma_halves(first[0], first[1], second[0], second[1], a_low, operands.b[n][0], operands.b[n][1]);
-            }
+        for (int n = 0; n < 4; ++n) {
+            float none[2] = {};
+            float(&first)[2] = values[2 * tile][n];
+            float(&second)[2] = 2 * tile + 1 < kGroups ? values[(2 * tile + 1) % kGroups][n] : none;
+            mma_halves(first[0], first[1], second[0], second[1], a, operands.b[n][0], operands.b[n][1]);
+            mma_halves(first[0], first[1], second[0], second[1], a_low, operands.b[n][0], operands.b[n][1]);
         }
     }
+}
+
+// The blocks of a batch in order; n_blocks: of the tile. The words are lost.
+template <int kType, int kKeyType, int kGroups>
+__device__ __forceinline__ void multiply_values(const AttentionShared<kKeyType, kGroups> &shared, ValueBatch<kType> &v,
+                                                int batch, int n_blocks, float (&values)[kGroups][4][2], int lane) {
+    constexpr int kBlocks = kBatchBlocks<kType> / 2;  // of half the words
+#pragma unroll 1
+    for (int first = 0; first < kBatchBlocks<kType>; first += kBlocks, take_second_half(v.words))
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+            const int block = batch * kBatchBlocks<kType> + first + i;
+            if (block < n_blocks) multiply_block(shared, v, i, block, values, lane);
+        }
 }
 
 }  // namespace pj::cuda

@@ -1,13 +1,13 @@
-// Gated norm of the heads' outputs, quantised; beside it the windows and pending rows advance.
+// Gated norm of the heads' outputs, quantised.
 #pragma once
 
-#include "cuda/ops/gdn_advance.cuh"
+#include "cuda/ops/gdn_inputs.cuh"
 
 namespace pj::cuda {
 
 // norm weight * SiLU(z) of 256 columns, two heads, of a row. Needs nothing of the recurrence.
 __device__ __forceinline__ Lane8 head_gate(const StepArgs &s, const Op &op, int row, int group, int lane) {
-    const Lane8 z = product256(s, op.input[1], row, group * 256, lane);
+    const Lane8 z = product256(s, op.input[0], row, group * 256, lane);
     const float4 *norm = reinterpret_cast<const float4 *>(op.norm + lane_column(lane) % kGdnDim);
     Lane8 gate = make_lane8(__ldg(norm), __ldg(norm + 4));
 #pragma unroll
@@ -26,29 +26,25 @@ __device__ __forceinline__ Lane8 gated_norm(const StepArgs &s, const Lane8 &o, c
     return multiply(scale(o, 1.0f / sqrtf(sum / kGdnDim + s.shape.rms_eps)), gate);
 }
 
-// A warp's items: first groups of 256 columns of the rows, then parts of the sequences' advance. The
-// first gate is made before the wait: z is older than what the wait is for.
+struct HeadsItem {
+    RowGroup at;
+    Lane8 gate;
+};
+
+// The gate is made before the wait: z is older than what the wait is for.
 template <class Wait>
 __device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op, const Wait &wait) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int groups = op.width / 256, n_quantize = s.n_rows * groups;
-    const int per_seq = advance_warps(s.shape), n = n_quantize + s.n_seqs * per_seq;
-    const int begin = static_cast<int>(blockIdx.x) + warp * gridDim.x, stride = gridDim.x * kConsumerWarps;
-    Lane8 gate = {};
-    if (begin < n_quantize) gate = head_gate(s, op, begin / groups, begin % groups, lane);
-    wait();
-#pragma unroll 1
-    for (int item = begin; item < n; item += stride) {
-        if (item < n_quantize) {
-            const int row = item / groups, group = item % groups;
-            const Lane8 o = load256(s.buf.heads + static_cast<int64_t>(item) * 256, lane);
-            if (item != begin) gate = head_gate(s, op, row, group, lane);
-            quantize(s, op, row, group, gated_norm(s, o, gate), lane);
-        } else {
-            const int i = item - n_quantize;
-            advance(GdnInput(s, op, s.seqs[i / per_seq]), i % per_seq, lane);
-        }
-    }
+    const int groups = op.width / 256;
+    for_each_warp_after(
+        wait, s.n_rows * groups,
+        [&](int index, int lane) {
+            const RowGroup at(index, groups);
+            return HeadsItem{at, head_gate(s, op, at.row, at.group, lane)};
+        },
+        [&](const HeadsItem &item, int lane) {
+            const Lane8 o = load256(s.buf.heads + (int64_t{item.at.row} * groups + item.at.group) * 256, lane);
+            quantize(s, op, item.at.row, item.at.group, gated_norm(s, o, item.gate), lane);
+        });
 }
 
 }  // namespace pj::cuda

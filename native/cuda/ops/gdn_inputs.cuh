@@ -1,4 +1,5 @@
-// What a layer of gated delta net reads, row by row: channels before the convolution, beta, decay.
+// What a layer of gated delta net reads of a sequence's rows before the convolution: channels, and the
+// projections that give beta and the decay.
 //
 // A sequence's rows are numbered over its history: -3..-1 are the stored window, 0..n_accept - 1 the
 // pending rows that were accepted, then come the rows of this step. The first two kinds are finished
@@ -33,152 +34,143 @@ __device__ __forceinline__ float *pending_row(const StepArgs &s, int slot, int l
     return s.buf.pending + row * s.buf.pending_row_floats;
 }
 
-// What every projection output of a row of this step is multiplied by. The whole warp calls it.
-__device__ __forceinline__ float input_factor(const StepArgs &s, const Op &op, int row, int lane) {
-    return factor_of(s, op.input[0], row, lane);
-}
+// The rows of one sequence, `index` of the step, in one layer.
+struct GdnRows {
+    int slot, n_accept, n_total, n_committed;
+    int step_row;  // row of the step = number in the sequence + step_row
+    int prepared;  // first row of the sequence in Buffers::gdn_rows
 
-// One output of a projection, in a row of this step and in a pending row.
-struct GdnColumn {
-    int input;  // of Op::input
-    int column;
-    int pending;
-    PieceSpan pieces = {0, 1};  // GdnInput::located() knows
+    GdnRows() = default;
+    __device__ __forceinline__ GdnRows(const StepArgs &s, const pj_seq &seq, int index)
+        : slot(seq.state_slot),
+          n_accept(seq.n_accept),
+          n_total(n_accept + seq.n_rows),
+          n_committed(n_total - seq.n_spec),
+          step_row(seq.row_begin - n_accept),
+          prepared(seq.row_begin + index * s.max_spec) {}
+
+    __device__ __forceinline__ bool of_step(int i) const { return i >= n_accept && i < n_total; }
 };
 
-__device__ __forceinline__ GdnColumn channel_column(int channel) { return {0, channel, channel}; }
-
-__device__ __forceinline__ GdnColumn beta_column(const DeviceShape &shape, int head) {
-    return {2, head, gdn_channels(shape) + head};
+// What the recurrence reads of a row: query, key and value channels after the convolution, then beta and decay
+// of every value head.
+__device__ __forceinline__ float *prepared_row(const StepArgs &s, const GdnRows &rows, int i) {
+    return s.buf.gdn_rows + static_cast<int64_t>(rows.prepared + i) * s.buf.pending_row_floats;
 }
 
-__device__ __forceinline__ GdnColumn alpha_column(const DeviceShape &shape, int head) {
-    return {3, head, gdn_channels(shape) + shape.n_gdn_head_v + head};
+// Neighbouring outputs of a projection.
+struct GdnColumns {
+    const Product *product;
+    PieceSpan span;
+    int column;   // of the product
+    int channel;  // of a pending row
+};
+
+__device__ __forceinline__ GdnColumns gdn_columns(const StepArgs &s, const Product &product, int column, int channel) {
+    return {&product, pieces_at(s, product, column), column, channel};
 }
 
+// kWidth neighbouring floats that other CTAs may have written in this launch.
 template <int kWidth>
 __device__ __forceinline__ void load_floats(float (&x)[kWidth], const float *p) {
-    static_assert(kWidth == 1 || kWidth == 2 || kWidth == 4, "one load");
+    static_assert(kWidth == 1 || kWidth == 4, "one load");
     if constexpr (kWidth == 4) {
         const float4 v = __ldcg(reinterpret_cast<const float4 *>(p));
         x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-    } else if constexpr (kWidth == 2) {
-        const float2 v = __ldcg(reinterpret_cast<const float2 *>(p));
-        x[0] = v.x, x[1] = v.y;
     } else {
         x[0] = __ldcg(p);
     }
 }
 
-// The same of shared memory or constants.
 template <int kWidth>
-__device__ __forceinline__ void read_floats(float (&x)[kWidth], const float *p) {
-    static_assert(kWidth == 2 || kWidth == 4, "one load");
-    if constexpr (kWidth == 4) {
-        const float4 v = *reinterpret_cast<const float4 *>(p);
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-    } else {
-        const float2 v = *reinterpret_cast<const float2 *>(p);
-        x[0] = v.x, x[1] = v.y;
-    }
+__device__ __forceinline__ void store_floats(float *p, const float (&x)[kWidth]) {
+    if constexpr (kWidth == 4)
+        *reinterpret_cast<float4 *>(p) = make_float4(x[0], x[1], x[2], x[3]);
+    else
+        *p = x[0];
 }
 
-// The rows of one sequence in one layer.
-struct GdnInput {
+// Row i < n_accept, from its first channel on.
+__device__ __noinline__ const float *finished_row(const StepArgs &s, int layer, int slot, int i) {
+    return i < 0 ? gdn_window(s, slot, layer) + (i + kGdnHistory) * gdn_channels(s.shape)
+                 : pending_row(s, slot, layer, i);
+}
+
+// The rows of a lane's columns, some at a time.
+template <int kWidth>
+struct GdnInputs {
     const StepArgs &s;
-    const Op &op;
-    int slot, n_accept, n_total, n_committed;
-    int step_row;  // row of the step = number in the sequence + step_row
+    const int layer;
+    const GdnRows &rows;
+    const GdnColumns at;
 
-    __device__ __forceinline__ GdnInput(const StepArgs &s, const Op &op, const pj_seq &seq)
-        : s(s),
-          op(op),
-          slot(seq.state_slot),
-          n_accept(seq.n_accept),
-          n_total(n_accept + seq.n_rows),
-          n_committed(n_total - seq.n_spec),
-          step_row(seq.row_begin - n_accept) {}
-
-    // The column and where its pieces are. A load: once per column, not per row.
-    __device__ __forceinline__ GdnColumn located(GdnColumn c) const {
-        c.pieces = pieces_at(s, op.input[c.input], c.column);
-        return c;
-    }
-    // From a row of this step to the next.
-    __device__ __forceinline__ int row_stride(const GdnColumn &c) const {
-        return s.wide ? op.input[c.input].row_stride : kUnitOutputs;
-    }
-    __device__ __forceinline__ const float *finished(const GdnColumn &c, int i) const {
-        return i < 0 ? gdn_window(s, slot, op.layer) + (i + kGdnHistory) * gdn_channels(s.shape) + c.column
-                     : pending_row(s, slot, op.layer, i) + c.pending;
-    }
-    __device__ __forceinline__ const float *piece(const GdnColumn &c, int i, int n) const {
-        return first_piece(s, op.input[c.input], c.pieces, i + step_row, c.column) + n * piece_stride(s);
-    }
-    // Of one row, of either kind.
-    __device__ __forceinline__ const float *address(const GdnColumn &c, int i, int n) const {
-        return i < n_accept ? finished(c, i) : piece(c, i, n);
-    }
-    __device__ __forceinline__ int pieces_of_row(int i, const GdnColumn &c) const {
-        return i < n_accept ? 1 : c.pieces.n;
-    }
-    __device__ __forceinline__ bool is_of_step(int i) const { return i >= n_accept && i < n_total; }
-
-    // Loads of kWidth neighbouring columns of the rows first .. first + kRows - 1, without their factors.
-    // First what is stored finished and piece 0 of the others; zero beyond the last row.
-    template <int kWidth, int kRows>
-    __device__ __forceinline__ void start(float (&x)[kRows][kWidth], const GdnColumn &c, int first) const {
-        const int64_t stride = row_stride(c);
-        const float *from = piece(c, first, 0);  // outside when not of this step
+    // Raw values of the rows from `begin` on; zero beyond the last. The whole warp calls it. kTogether: pieces
+    // whose loads are on their way at a time.
+    template <int kTogether, int kRows>
+    __device__ __forceinline__ void load(float (&x)[kRows][kWidth], int begin) const {
+        const int64_t stride = piece_stride(s), row_stride = s.wide ? at.product->row_stride : kUnitOutputs;
+        const float *from[kRows];
+        float pieces[kTogether][kRows][kWidth] = {}, squares[kRows] = {};
+        const float *const step = first_piece(s, *at.product, at.span, begin + rows.step_row, at.column);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-            const int i = first + r;
+            const int i = begin + r, n = i >= rows.n_total ? 0 : rows.of_step(i) ? at.span.n : 1;
+            from[r] = step + r * row_stride;
+            if (i < rows.n_accept) from[r] = finished_row(s, layer, rows.slot, i) + at.channel;
+            if (at.product->row_factor && rows.of_step(i))
+                squares[r] = load_squares(s, i + rows.step_row, threadIdx.x & 31);
 #pragma unroll
-            for (int e = 0; e < kWidth; ++e) x[r][e] = 0;
-            const float *at = from + r * stride;
-            if (i < n_accept) at = finished(c, i);
-            if (i < n_total) load_floats(x[r], at);
+            for (int p = 0; p < kTogether; ++p)
+                if (p < n) load_floats(pieces[p][r], from[r] + p * stride);
         }
-    }
-    // Then piece n of the rows of this step, zero of the others: registers that are not always set would
-    // count as live in all of the caller's loop.
-    template <int kWidth, int kRows>
-    __device__ __forceinline__ void load_piece(float (&x)[kRows][kWidth], const GdnColumn &c, int first, int n) const {
-        const int64_t stride = row_stride(c);
-        const float *from = piece(c, first, n);
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-            for (int e = 0; e < kWidth; ++e) x[r][e] = 0;
-            if (n < c.pieces.n && is_of_step(first + r)) load_floats(x[r], from + r * stride);
-        }
-    }
-    // It is added when it is there; nothing, not even zero, is added to a finished value.
-    template <int kWidth, int kRows>
-    __device__ __forceinline__ void add_piece(float (&x)[kRows][kWidth], const float (&more)[kRows][kWidth],
-                                              const GdnColumn &c, int first, int n) const {
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
 #pragma unroll
-            for (int e = 0; e < kWidth; ++e)
-                if (n < c.pieces.n && is_of_step(first + r)) x[r][e] += more[r][e];
-    }
-    // Pieces from begin on, kTogether of them under way at once.
-    template <int kTogether, int kWidth, int kRows>
-    __device__ __forceinline__ void add_pieces(float (&x)[kRows][kWidth], const GdnColumn &c, int first,
-                                               int begin) const {
+            for (int e = 0; e < kWidth; ++e) {
+                x[r][e] = pieces[0][r][e];
+#pragma unroll
+                for (int p = 1; p < kTogether; ++p) x[r][e] += pieces[p][r][e];
+            }
 #pragma unroll 1
-        for (int n = begin; n < c.pieces.n; n += kTogether) {
-            float more[kTogether][kRows][kWidth];
+        for (int p = kTogether; p < at.span.n; ++p)
 #pragma unroll
-            for (int t = 0; t < kTogether; ++t) load_piece(more[t], c, first, n + t);
+            for (int r = 0; r < kRows; ++r) {
+                if (!rows.of_step(begin + r)) continue;
+                float more[kWidth];
+                load_floats(more, from[r] + p * stride);
 #pragma unroll
-            for (int t = 0; t < kTogether; ++t) add_piece(x, more[t], c, first, n + t);
+                for (int e = 0; e < kWidth; ++e) x[r][e] += more[e];
+            }
+        if (!at.product->row_factor) return;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            if (!rows.of_step(begin + r)) continue;
+            const float factor = factor_of_squares(s, squares[r]);
+#pragma unroll
+            for (int e = 0; e < kWidth; ++e) x[r][e] *= factor;
         }
     }
-    // 1 for rows that are stored finished. The whole warp calls it.
-    __device__ __forceinline__ float factor(int i, int lane) const {
-        return is_of_step(i) ? input_factor(s, op, i + step_row, lane) : 1.0f;
+
+    // Row i, with value x: the speculative rows become pending, the last committed ones the window.
+    __device__ __forceinline__ void advance(const float (&x)[kWidth], int i) const {
+        const int of_window = i - (rows.n_committed - kGdnHistory);
+        if (i >= rows.n_committed)
+            store_floats(pending_row(s, rows.slot, layer, i - rows.n_committed) + at.channel, x);
+        else if (kWidth == 4 && of_window >= 0)  // beta and decay have no window
+            store_floats(window_row(of_window), x);
+    }
+
+    // Rows of the old window that stay in the new one; x begins with the old one.
+    template <int kRows>
+    __device__ __forceinline__ void keep_history(const float (&x)[kRows][kWidth]) const {
+#pragma unroll
+        for (int r = 0; r < kGdnHistory; ++r)
+            if (r >= rows.n_committed) store_floats(window_row(r - rows.n_committed), x[r]);
+    }
+
+  private:
+    __device__ __forceinline__ float *window_row(int i) const {
+        return gdn_window(s, rows.slot, layer) + i * gdn_channels(s.shape) + at.channel;
     }
 };
 

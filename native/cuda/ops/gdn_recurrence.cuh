@@ -5,38 +5,88 @@
 // four (cpu/kernels/gdn.h): here two independent chains per lane halve the latency of a row.
 #pragma once
 
-#include "cuda/ops/gdn_batch.cuh"
+#include "cuda/ops/gdn_inputs.cuh"
 
 namespace pj::cuda {
 
+constexpr int kGdnBatch = 8;              // rows in shared memory at a time
+constexpr int kGdnColumns = kGdnDim / 2;  // value columns of an item
 constexpr int kWarpColumns = kGdnColumns / kConsumerWarps;
+static_assert(kGdnBatch == kConsumerWarps, "a warp brings a row");
+
+// Keys of a lane: every fourth one. They lie side by side, and the four groups on different banks.
+constexpr int kKeyGroups = 4;
+constexpr int kKeysPerGroup = kGdnDim / kKeyGroups;
+constexpr int kKeyPitch = kKeysPerGroup + 4;
 static_assert(kWarpColumns * kKeyGroups == 32, "a lane for each column and group of keys");
+
+struct alignas(16) GdnRow {
+    float q[kKeyGroups * kKeyPitch], k[kKeyGroups * kKeyPitch];
+    float v[kGdnColumns];
+    float beta, decay;
+};
+
+// Half a value head of a sequence.
+struct GdnItem {
+    GdnRows rows;
+    int layer, head, half;
+};
+
+// One row of an item on its way to shared memory: four query and four key channels and two values of a lane;
+// beta in even, decay in odd ones.
+struct GdnRowLoad {
+    float4 q, k;
+    float2 v;
+    float gate;
+
+    __device__ __forceinline__ void load(const StepArgs &s, const GdnItem &item, int i, int lane) {
+        const DeviceShape &shape = s.shape;
+        const int n_k = shape.n_gdn_head_k, n_v = shape.n_gdn_head_v, key_head = item.head % n_k;
+        if (i >= item.rows.n_total) return;
+        const float *row = prepared_row(s, item.rows, i);
+        q = __ldcg(reinterpret_cast<const float4 *>(row + key_head * kGdnDim) + lane);
+        k = __ldcg(reinterpret_cast<const float4 *>(row + (n_k + key_head) * kGdnDim) + lane);
+        v = __ldcg(reinterpret_cast<const float2 *>(row + (2 * n_k + item.head) * kGdnDim + item.half * kGdnColumns) +
+                   lane);
+        gate = __ldcg(row + gdn_channels(shape) + lane % 2 * n_v + item.head);
+    }
+    // Channel 4 lane + e belongs to group e.
+    __device__ __forceinline__ void put(GdnRow &row, int lane) const {
+        const float queries[4] = {q.x, q.y, q.z, q.w}, keys[4] = {k.x, k.y, k.z, k.w};
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            row.q[e * kKeyPitch + lane] = queries[e];
+            row.k[e * kKeyPitch + lane] = keys[e];
+        }
+        *reinterpret_cast<float2 *>(row.v + 2 * lane) = v;
+        if (lane == 0) row.beta = gate;
+        if (lane == 1) row.decay = gate;
+    }
+};
 
 struct GdnState {
     float v[kKeysPerGroup];
 
     // Memory has blocks of 16 columns, as on the CPU: states move between backends.
-    static __device__ __forceinline__ float *of_lane(const GdnItem &item) {
-        const GdnInput &in = item.in;
+    static __device__ __forceinline__ float *of_lane(const StepArgs &s, const GdnItem &item) {
         const int column = item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns + threadIdx.x % kWarpColumns;
         const int group = (threadIdx.x & 31) / kWarpColumns;
-        return gdn_state(in.s, in.slot, in.op.layer, item.head) + (column / 16 * kGdnDim + group) * 16 + column % 16;
+        return gdn_state(s, item.rows.slot, item.layer, item.head) + (column / 16 * kGdnDim + group) * 16 + column % 16;
     }
-    __device__ __forceinline__ void load(const GdnItem &item) {
-        const float *from = of_lane(item);
+    __device__ __forceinline__ void load(const StepArgs &s, const GdnItem &item) {
+        const float *from = of_lane(s, item);
 #pragma unroll
         for (int j = 0; j < kKeysPerGroup; ++j) v[j] = __ldcg(from + j * kKeyGroups * 16);
     }
-    __device__ __forceinline__ void save(const GdnItem &item) const {
-        float *to = of_lane(item);
+    __device__ __forceinline__ void save(const StepArgs &s, const GdnItem &item) const {
+        float *to = of_lane(s, item);
 #pragma unroll
         for (int j = 0; j < kKeysPerGroup; ++j) to[j * kKeyGroups * 16] = v[j];
     }
-    static __device__ __forceinline__ void prefetch_all(const GdnItem &item) {
-        const GdnInput &in = item.in;
+    static __device__ __forceinline__ void prefetch_all(const StepArgs &s, const GdnItem &item) {
         constexpr int kLine = 128 / sizeof(float);
         static_assert(kGdnColumns * kGdnDim == kConsumerWarps * 32 * kLine, "a line per thread");
-        prefetch(gdn_state(in.s, in.slot, in.op.layer, item.head) + item.half * kGdnColumns * kGdnDim +
+        prefetch(gdn_state(s, item.rows.slot, item.layer, item.head) + item.half * kGdnColumns * kGdnDim +
                  threadIdx.x * kLine);
     }
 };
@@ -82,22 +132,22 @@ __device__ __forceinline__ float recur(GdnState &state, const GdnRow &row) {
 }
 
 // The rows of a batch that begins at row first. The state is saved after the last committed row.
-__device__ __forceinline__ void recur_batch(GdnState &state, const GdnItem &item, const GdnRow (&rows)[kGdnBatch],
-                                            int first) {
-    const GdnInput &in = item.in;
-    const int lane = threadIdx.x & 31, width = in.s.shape.n_gdn_head_v * kGdnDim;
+__device__ __forceinline__ void recur_batch(const StepArgs &s, GdnState &state, const GdnItem &item,
+                                            const GdnRow (&batch)[kGdnBatch], int first) {
+    const GdnRows &rows = item.rows;
+    const int lane = threadIdx.x & 31, width = s.shape.n_gdn_head_v * kGdnDim;
     const float scale = 1.0f / sqrtf(static_cast<float>(kGdnDim));
-    float *out = in.s.buf.heads + item.head * kGdnDim + item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns +
+    float *out = s.buf.heads + item.head * kGdnDim + item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns +
                  lane % kWarpColumns;
-    const int end = min(first + kGdnBatch, in.n_total);
+    const int end = min(first + kGdnBatch, rows.n_total);
     for (int i = first; i < end;) {
-        const int stop = i < in.n_committed ? min(end, in.n_committed) : end;
+        const int stop = i < rows.n_committed ? min(end, rows.n_committed) : end;
 #pragma unroll 1
         for (; i < stop; ++i) {
-            const float o = recur(state, rows[i - first]) * scale;
-            if (lane < kWarpColumns && i >= in.n_accept) out[static_cast<int64_t>(i + in.step_row) * width] = o;
+            const float o = recur(state, batch[i - first]) * scale;
+            if (lane < kWarpColumns && i >= rows.n_accept) out[static_cast<int64_t>(i + rows.step_row) * width] = o;
         }
-        if (i == in.n_committed) state.save(item);
+        if (i == rows.n_committed) state.save(s, item);
     }
 }
 

@@ -17,21 +17,24 @@ template <class Wait, class Prepare, class Body>
 __device__ __forceinline__ void for_each_warp_after(const Wait &wait, int n, const Prepare &prepare, const Body &body) {
     const int lane = threadIdx.x & 31, stride = gridDim.x * kConsumerWarps;
     int i = blockIdx.x + (threadIdx.x >> 5) * gridDim.x;
-    decltype(prepare(i, lane)) item = {};
-    if (i < n) item = prepare(i, lane);
+    if (i >= n) return wait();
+    auto item = prepare(i, lane);
     wait();
 #pragma unroll 1
-    while (i < n) {
+    for (;;) {
         body(item, lane);
         i += stride;
-        if (i < n) item = prepare(i, lane);
+        if (i >= n) return;
+        item = prepare(i, lane);
     }
 }
 
 // The same where nothing can be prepared; the caller has waited.
 template <class Body>
 __device__ __forceinline__ void for_each_warp(int n, const Body &body) {
-    for_each_warp_after([] {}, n, [](int item, int) { return item; }, body);
+    const int lane = threadIdx.x & 31, stride = gridDim.x * kConsumerWarps;
+#pragma unroll 1
+    for (int i = blockIdx.x + (threadIdx.x >> 5) * gridDim.x; i < n; i += stride) body(i, lane);
 }
 
 // A row and 256 of its columns.
