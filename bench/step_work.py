@@ -61,13 +61,21 @@ def attention(model: Model, parts: Sequence[Rows], kv: str) -> Work:
 
 
 def delta_net(model: Model, parts: Sequence[Rows]) -> Work:
-    """States and convolution windows, f32, read and written once a step; three passes over a state for each row."""
+    """States, f32, read and written once a step; three passes over a state for each row."""
     hp = model.hyperparams
     n_layers = len(hp.block_is_attention) - sum(hp.block_is_attention)
     state = hp.gdn_dim * hp.gdn_value_width
-    floats = state + (hp.conv_kernel - 1) * hp.conv_width
     rows = sum(part.count for part in parts)
-    return Work(n_layers * len(parts) * 8 * floats, n_layers * rows * (3 * state + hp.conv_kernel * hp.conv_width))
+    return Work(n_layers * len(parts) * 8 * state, n_layers * rows * 3 * state)
+
+
+def convolution(model: Model, parts: Sequence[Rows]) -> Work:
+    """Windows, f32, read and written once a step; every channel of a row times its taps."""
+    hp = model.hyperparams
+    n_layers = len(hp.block_is_attention) - sum(hp.block_is_attention)
+    window = (hp.conv_kernel - 1) * hp.conv_width
+    rows = sum(part.count for part in parts)
+    return Work(n_layers * len(parts) * 8 * window, n_layers * rows * hp.conv_kernel * hp.conv_width)
 
 
 def by_op(model: Model, parts: Sequence[Rows], kv: str) -> dict[str, Work]:
@@ -75,5 +83,6 @@ def by_op(model: Model, parts: Sequence[Rows], kv: str) -> dict[str, Work]:
     return {
         "gemm": products(model, parts),
         "attention": attention(model, parts, kv),
+        "convolve": convolution(model, parts),
         "gdn": delta_net(model, parts),
     }

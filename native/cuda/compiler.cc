@@ -407,7 +407,8 @@ std::string print_program(const Program &program) {
         const Op &op = program.ops[i];
         append(text, "%4zu %-11s", i, kOpNames[static_cast<int>(op.kind)]);
         for (int j = 0; j < op.n_gemms; ++j) append_gemm(text, op.gemm[j]);
-        if (op.kind == OpKind::kConvolve || op.kind == OpKind::kGdn || op.kind == OpKind::kRotate || op.kind == OpKind::kAttention)
+        if (op.kind == OpKind::kConvolve || op.kind == OpKind::kGdn || op.kind == OpKind::kRotate ||
+            op.kind == OpKind::kAttention)
             append(text, " layer %d", op.layer);
         for (int j = 0; j < op.n_inputs; ++j)
             append(text, "%s %p%s", j ? "," : " from", static_cast<const void *>(op.input[j].data),

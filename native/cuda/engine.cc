@@ -49,8 +49,8 @@ size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attentio
     return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
            StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
-           StepBlob::size_of<AttentionItem>(attention) +
-           StepBlob::size_of<int32_t>(page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
+           StepBlob::size_of<AttentionItem>(attention) + StepBlob::size_of<int32_t>(page_entries) +
+           2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
 }
 
@@ -108,8 +108,7 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
     const SequencePlans plans = plan_sequences(in);
-    blob_.begin(
-        blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_));
+    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_));
     StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
     a.op_clock = op_clock_.data();

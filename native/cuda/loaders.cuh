@@ -45,8 +45,7 @@ template <class Body>
 __device__ __forceinline__ void for_each_round(int n, int width, int lane, const Body &body) {
     const int rounds = __reduce_max_sync(~0u, n);
     for (int i = 0; i < rounds; ++i)
-        for (int first = 0; first < kGroups; first += width)
-            body(i < n && lane >= first && lane < first + width);
+        for (int first = 0; first < kGroups; first += width) body(i < n && lane >= first && lane < first + width);
 }
 
 __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &ring, int lane) {

@@ -178,8 +178,7 @@ pj_memory_plan CudaEngine::memory_plan() const {
     plan.kv_bytes = plan.page_bytes * config_.n_pages;
     plan.state_bytes = state_floats * sizeof(float) * config_.n_state_slots;
     plan.workspace_bytes =
-        workspace_bytes() +
-        StepBlob::capacity_for(most_blob_bytes(config_, shape_, max_selected_, partial_floats_));
+        workspace_bytes() + StepBlob::capacity_for(most_blob_bytes(config_, shape_, max_selected_, partial_floats_));
     plan.reserve_bytes = kDriverReserve;
     plan.free_bytes = device_.free_bytes;
     plan.total_bytes = device_.total_bytes;

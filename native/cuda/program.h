@@ -29,8 +29,9 @@ enum class OpKind : int32_t {
     kLogits,      // logits rows from products; argmax
 };
 
-constexpr const char *kOpNames[] = {"embed", "mtp_input",   "residual", "normalize", "gemm",        "convolve", "gdn",
-                                    "quant_heads", "rotate", "attention", "merge_heads", "swiglu", "select", "logits"};
+constexpr const char *kOpNames[] = {"embed",       "mtp_input", "residual",    "normalize", "gemm",
+                                    "convolve",    "gdn",       "quant_heads", "rotate",    "attention",
+                                    "merge_heads", "swiglu",    "select",      "logits"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next

@@ -56,15 +56,15 @@ constexpr int kBarrierWords = 64;
 // is a tile of columns of one sequence and one of its segments, or all of them. Both ways add
 // segments in the same order.
 struct SeqPlan {
-    int64_t partial;     // first float of its partials in Buffers::partial; -1: items walk all segments
+    int64_t partial;         // first float of its partials in Buffers::partial; -1: items walk all segments
     int32_t n_segments;      // segments up to its last row
     int32_t first_convolve;  // first item of kConvolve
 };
 
 // A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
 struct alignas(16) AttentionItem {
-    int64_t partial;     // of the sequence's SeqPlan
-    int32_t n_segments;  // likewise
+    int64_t partial;                                           // of the sequence's SeqPlan
+    int32_t n_segments;                                        // likewise
     int32_t row_begin, n_columns, first_position, page_begin;  // of the sequence
     int32_t kv_head, first_column;  // column: row of the sequence * group + head of the group
     int32_t begin, end;             // end: no row of the tile sees it
@@ -105,7 +105,7 @@ struct StepArgs {
     const int32_t *hidden_rows;  // [n_hidden]
     int32_t n_hidden;
     const pj_seq *seqs;
-    const SeqPlan *plans;           // [n_seqs]
+    const SeqPlan *plans;            // [n_seqs]
     const AttentionItem *attention;  // [n_attention_items], the longest first
     const int32_t *page_table;
     const float *row_embedding;  // [n_rows][n_embd] f32: embedding rows, dequantised by the host

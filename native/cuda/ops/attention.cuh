@@ -371,7 +371,8 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
     stage_item(s, shared.item[0], shared, 0, warp, lane);
     consumers_sync();
     Columns<kGroups> columns = no_positions<kGroups>();
-    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane), next_page = 0;
+    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane),
+        next_page = 0;
     for (int turn = 0;;) {
         // In shared memory, not in registers: they are short.
         const AttentionItem &item = shared.item[turn % 4], &next = shared.item[(turn + 1) % 4];

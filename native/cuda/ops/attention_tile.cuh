@@ -102,33 +102,33 @@ __device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_Q8_0, 
 #pragma unroll 1
     for (int first = 0; first < kLoads; first += kHalf, take_second_half(k.words))
 #pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-        const int b = first + i;
-        const float4 scale = scales_from(k.scales, 4 * b + t);
-        const uint4 word = k.words[i];
+        for (int i = 0; i < kHalf; ++i) {
+            const int b = first + i;
+            const float4 scale = scales_from(k.scales, 4 * b + t);
+            const uint4 word = k.words[i];
 #pragma unroll
-        for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
-            const uint4 a = shared.query[tile * 8 + b][lane];
-            float first[4], second[4];  // positions 0..7 and 8..15
-            mma_bytes(first, a, word.x, word.y);
-            mma_bytes(second, a, word.z, word.w);
+            for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
+                const uint4 a = shared.query[tile * 8 + b][lane];
+                float first[4], second[4];  // positions 0..7 and 8..15
+                mma_bytes(first, a, word.x, word.y);
+                mma_bytes(second, a, word.z, word.w);
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int c = 2 * tile + h;
-                if (c >= kGroups) break;
-                const float q = shared.query_scale[b][8 * c + g];
-                score[c][0] = fmaf(first[2 * h], q * scale.x, score[c][0]);
-                score[c][1] = fmaf(first[2 * h + 1], q * scale.y, score[c][1]);
-                score[c][2] = fmaf(second[2 * h], q * scale.z, score[c][2]);
-                score[c][3] = fmaf(second[2 * h + 1], q * scale.w, score[c][3]);
+                for (int h = 0; h < 2; ++h) {
+                    const int c = 2 * tile + h;
+                    if (c >= kGroups) break;
+                    const float q = shared.query_scale[b][8 * c + g];
+                    score[c][0] = fmaf(first[2 * h], q * scale.x, score[c][0]);
+                    score[c][1] = fmaf(first[2 * h + 1], q * scale.y, score[c][1]);
+                    score[c][2] = fmaf(second[2 * h], q * scale.z, score[c][2]);
+                    score[c][3] = fmaf(second[2 * h + 1], q * scale.w, score[c][3]);
+                }
             }
         }
-    }
 }
 
 template <int kGroups>
-__device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_F16, kGroups> &shared,
-                                              KeyBatch<PJ_KV_F16> &k, int batch, float (&score)[kGroups][4], int lane) {
+__device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_F16, kGroups> &shared, KeyBatch<PJ_KV_F16> &k,
+                                              int batch, float (&score)[kGroups][4], int lane) {
     float none[4] = {};
     float(&second)[4] = kGroups > 1 ? score[kGroups - 1] : none;
 #pragma unroll

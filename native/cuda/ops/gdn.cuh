@@ -25,8 +25,8 @@ __device__ __forceinline__ GdnItem gdn_item(const StepArgs &s, int layer, int in
 
 // All items of a CTA: index, index + stride, ... below n, at least one. Rows come after wait().
 template <class Wait>
-__device__ __forceinline__ void run_gdn_items(const StepArgs &s, const GdnItem &first_item, int index, int n, int stride,
-                                              GdnScratch &scratch, const Wait &wait) {
+__device__ __forceinline__ void run_gdn_items(const StepArgs &s, const GdnItem &first_item, int index, int n,
+                                              int stride, GdnScratch &scratch, const Wait &wait) {
     constexpr int kAhead = 2;  // items whose states come to the L2 cache
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     GdnItem item = first_item, next = first_item;
@@ -62,8 +62,8 @@ __device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, const Wait 
     const int n = s.n_seqs * s.shape.n_gdn_head_v * 2, index = blockIdx.x, stride = gridDim.x;
     if (index >= n) return wait();
     if (index + stride < n) GdnState::prefetch_all(s, gdn_item(s, op.layer, index + stride));
-    run_gdn_items(s, gdn_item(s, op.layer, index), index, n, stride,
-                  *reinterpret_cast<GdnScratch *>(scratch_memory()), wait);
+    run_gdn_items(s, gdn_item(s, op.layer, index), index, n, stride, *reinterpret_cast<GdnScratch *>(scratch_memory()),
+                  wait);
 }
 
 }  // namespace pj::cuda

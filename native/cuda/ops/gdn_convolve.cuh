@@ -21,8 +21,8 @@ __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1
 // A warp's share.
 struct ConvolveItem {
     GdnRows rows;
-    int head;        // of the query, key and value heads, then groups of 32 gates
-    int first, end;  // outputs
+    int head;               // of the query, key and value heads, then groups of 32 gates
+    int first, end;         // outputs
     GdnColumns at, second;  // second: of the decay
 };
 
@@ -64,8 +64,10 @@ struct ConvolveSteps {
 };
 
 // One output of a lane's four channels, from the inputs up to its row.
-__device__ __forceinline__ void convolve_row(const StepArgs &s, const ConvolveItem &item, const float (&taps)[kConvTaps][4],
-                                             const float (&x)[kGdnHistory + kConvolveRows][4], bool to_unit, float *to) {
+__device__ __forceinline__ void convolve_row(const StepArgs &s, const ConvolveItem &item,
+                                             const float (&taps)[kConvTaps][4],
+                                             const float (&x)[kGdnHistory + kConvolveRows][4], bool to_unit,
+                                             float *to) {
     float y[4] = {}, squares = 0;
 #pragma unroll
     for (int t = 0; t < kConvTaps; ++t)
@@ -104,14 +106,14 @@ __device__ __forceinline__ void convolve_channels(const StepArgs &s, const Op &o
     float(&batch)[kConvolveRows][4] = reinterpret_cast<float(&)[kConvolveRows][4]>(x[kGdnHistory]);
     // Later chunks begin with the rows before their first output.
 #pragma unroll 1
-    for (int first = steps.advances() ? 0 : item.first - kConvolveRows; first < steps.stop(); first = steps.next(first)) {
+    for (int first = steps.advances() ? 0 : item.first - kConvolveRows; first < steps.stop();
+         first = steps.next(first)) {
         in.load<3>(batch, first);
         // One copy of a row's code, which is long: the rows move through the same registers.
 #pragma unroll 1
         for (int i = first; i < min(first + kConvolveRows, steps.stop()); ++i) {
             if (steps.advances()) in.advance(x[kGdnHistory], i);
-            if (i >= item.first && i < item.end)
-                convolve_row(s, item, taps, x, to_unit, prepared_row(s, item.rows, i));
+            if (i >= item.first && i < item.end) convolve_row(s, item, taps, x, to_unit, prepared_row(s, item.rows, i));
 #pragma unroll
             for (int r = 0; r + 1 < kGdnHistory + kConvolveRows; ++r)
 #pragma unroll

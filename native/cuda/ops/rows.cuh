@@ -80,8 +80,7 @@ __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const 
     const int groups = s.shape.n_embd / 256;
     const bool adds = !(op.flags & kOpOverwrite);
     for_each_warp_after(
-        wait, s.n_rows * groups,
-        [&](int index, int lane) { return residual_item(s, op, index, lane); },
+        wait, s.n_rows * groups, [&](int index, int lane) { return residual_item(s, op, index, lane); },
         [&](const ResidualItem &item, int lane) {
             const RowGroup &at = item.at;
             Lane8 x = item.x;

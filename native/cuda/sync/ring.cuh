@@ -229,8 +229,8 @@ class ByteRingWriter {
     const ByteRing ring_;
     const uint64_t policy_;
     const int lane_;
-    uint32_t head_ = 0, tail_ = 0;          // rounds so far, rounds known to be released
-    uint32_t uses_ = 0, released_ = 0;      // pieces of this lane's group
+    uint32_t head_ = 0, tail_ = 0;      // rounds so far, rounds known to be released
+    uint32_t uses_ = 0, released_ = 0;  // pieces of this lane's group
     int at_ = 0, free_;
     int round_ = 0;  // lane i: of round i, modulo kGroupUses: 16 * the bytes that it keeps busy + its lanes
 };
