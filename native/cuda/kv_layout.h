@@ -1,11 +1,12 @@
 // The bytes of a KV page on the GPU: as many as in cpu/kv_pool.h, in another order, so pages of a GPU
 // engine cannot be written to a CPU engine.
 //
-// The pool holds all pages of a layer, then those of the next one: attention walks the pages of one layer, and
-// addresses far apart would miss the GPU's address tables. Copies of a page have its layers side by side.
-// A page holds, for each layer, K of every head, then V of every head. A head is a run of blocks of
-// 16 positions (pages hold a multiple of 16), each in the order in which the lanes of a warp want the
-// operands of the tensor cores (ops/kv_blocks.cuh): every load is 16 bytes per lane, 512 in a row.
+// The pool holds all pages of a layer, then those of the next one: attention walks the pages of one layer. (It was
+// measured as no faster than pages of all layers.) Copies of a page have its layers side by side.
+//
+// A page of a layer holds K of every head, then V of every head. A head is a run of blocks of 16 positions (pages
+// hold a multiple of 16), each in the order in which the lanes of a warp want the operands of the tensor cores
+// (ops/kv_blocks.cuh): every load is 16 bytes per lane, 512 in a row.
 //   q8_0  4096 integers (V: plus 128), then the 128 f16 scales
 //   f16   4096 numbers
 #pragma once
