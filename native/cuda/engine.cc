@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <numeric>
 #include <thread>
 
 #include "core/quants.h"
 #include "core/rope.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
+#include "cuda/sequence_plans.h"
 
 namespace pj::cuda {
 
@@ -107,7 +107,8 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
-    const SequencePlans plans = plan_sequences(in);
+    const SequencePlans plans =
+        plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_));
     StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
@@ -178,77 +179,6 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
         rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
     });
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
-}
-
-// Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
-// segments computed apart. Long prompts have enough tiles to keep every CTA busy.
-CudaEngine::SequencePlans CudaEngine::plan_sequences(const pj_step_in &in) const {
-    const int group = shape_.head_group();
-    SequencePlans out;
-    for (int i = 0; i < in.n_seqs; ++i)
-        out.column_groups = std::max(
-            out.column_groups, std::min(most_column_groups(config_.kv_type_k), (in.seqs[i].n_rows * group + 7) / 8));
-    std::vector<int> order(in.n_seqs);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });
-    out.plans.resize(in.n_seqs);
-    int64_t used = 0;
-    for (int i : order) {
-        const pj_seq &seq = in.seqs[i];
-        SeqPlan &plan = out.plans[i];
-        plan.n_segments = segment_of(in.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
-        const int64_t floats =
-            int64_t{seq.n_rows} * shape_.n_head * plan.n_segments * (kPartialHeader + shape_.head_dim);
-        const bool apart = column_tiles(seq, out.column_groups) < 2 * device_.n_sm && used + floats <= partial_floats_;
-        plan.partial = apart ? used : -1;
-        if (apart) used += floats;
-    }
-    for (int i = 0; i < in.n_seqs; ++i) {
-        out.plans[i].first_convolve = out.n_convolve_items;
-        out.n_convolve_items += convolve_items(base_.shape, in.seqs[i].n_accept + in.seqs[i].n_rows);
-    }
-    deal_attention(in, out);
-    return out;
-}
-
-// Items of attention, the longest first: those that walk all segments, then segments from the last one on.
-void CudaEngine::deal_attention(const pj_step_in &in, SequencePlans &out) const {
-    const int columns = 8 * out.column_groups, group = shape_.head_group(), n_kv = shape_.n_head_kv;
-    const auto add = [&](int sequence, int segment) {
-        const pj_seq &seq = in.seqs[sequence];
-        const SeqPlan &plan = out.plans[sequence];
-        AttentionItem item = {};
-        item.partial = plan.partial;
-        item.n_segments = plan.n_segments;
-        item.row_begin = seq.row_begin;
-        item.n_columns = seq.n_rows * group;
-        item.first_position = in.row_position[seq.row_begin];
-        item.page_begin = seq.page_begin;
-        item.begin = segment_begin(segment);
-        for (; item.first_column < item.n_columns; item.first_column += columns) {
-            const int last_column = std::min(item.first_column + columns, item.n_columns) - 1;
-            item.end = item.first_position + last_column / group + 1;
-            if (plan.partial >= 0) item.end = std::min(item.end, segment_begin(segment + 1));
-            // Early rows of a chunk may end before a segment.
-            for (item.kv_head = 0; item.exists() && item.kv_head < n_kv; ++item.kv_head) out.attention.push_back(item);
-        }
-    };
-    int n_segments = 0;
-    for (int i = 0; i < in.n_seqs; ++i) {
-        if (out.plans[i].partial < 0)
-            add(i, 0);
-        else
-            n_segments = std::max(n_segments, out.plans[i].n_segments);
-    }
-    for (int segment = n_segments - 1; segment >= 0; --segment)
-        for (int i = 0; i < in.n_seqs; ++i)
-            if (out.plans[i].partial >= 0 && segment < out.plans[i].n_segments) add(i, segment);
-}
-
-// Tiles of columns, of all kv heads.
-int CudaEngine::column_tiles(const pj_seq &seq, int column_groups) const {
-    const int columns = 8 * column_groups;
-    return (seq.n_rows * shape_.head_group() + columns - 1) / columns * shape_.n_head_kv;
 }
 
 // Copies back what a launch computed and waits for it.

@@ -73,11 +73,6 @@ class CudaEngine final : public Engine {
     uint64_t workspace_bytes() const;
 
     // One step (engine.cc)
-    struct SequencePlans {
-        int column_groups = 1, n_convolve_items = 0;
-        std::vector<SeqPlan> plans;
-        std::vector<AttentionItem> attention;
-    };
     const Program &program_of(int kind, bool first) const;
     const Op *device_ops(const Program &program) const { return ops_.data() + device_programs_.at(&program).first; }
     const LoadTask *device_tasks(const Program &program) const {
@@ -86,9 +81,6 @@ class CudaEngine final : public Engine {
     void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
-    SequencePlans plan_sequences(const pj_step_in &in) const;
-    void deal_attention(const pj_step_in &in, SequencePlans &out) const;
-    int column_tiles(const pj_seq &seq, int column_groups) const;
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void add_times(const Program &program, int n_ops);

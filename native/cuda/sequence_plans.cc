@@ -1,0 +1,106 @@
+#include "cuda/sequence_plans.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace pj::cuda {
+
+namespace {
+
+class Planner {
+  public:
+    Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits)
+        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv) {}
+
+    SequencePlans plan() {
+        choose_columns();
+        place_partials();
+        for (int i = 0; i < in_.n_seqs; ++i) {
+            out_.plans[i].first_convolve = out_.n_convolve_items;
+            out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
+        }
+        list_attention();
+        return std::move(out_);
+    }
+
+  private:
+    int columns() const { return 8 * out_.column_groups; }
+
+    void choose_columns() {
+        for (int i = 0; i < in_.n_seqs; ++i)
+            out_.column_groups = std::max(out_.column_groups,
+                                          std::min(limits_.most_column_groups, (in_.seqs[i].n_rows * group_ + 7) / 8));
+    }
+
+    // Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
+    // segments computed apart. Long prompts have enough tiles to keep every CTA busy.
+    void place_partials() {
+        std::vector<int> order(in_.n_seqs);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int x, int y) { return in_.seqs[x].n_rows < in_.seqs[y].n_rows; });
+        out_.plans.resize(in_.n_seqs);
+        int64_t used = 0;
+        for (int i : order) {
+            const pj_seq &seq = in_.seqs[i];
+            SeqPlan &plan = out_.plans[i];
+            plan.n_segments = segment_of(in_.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
+            const int64_t floats =
+                int64_t{seq.n_rows} * shape_.n_head * plan.n_segments * (kPartialHeader + shape_.head_dim);
+            const int n_tiles = (seq.n_rows * group_ + columns() - 1) / columns() * shape_.n_head_kv;
+            const bool apart = n_tiles < 2 * limits_.n_cta && used + floats <= limits_.partial_floats;
+            plan.partial = apart ? used : -1;
+            if (apart) used += floats;
+        }
+    }
+
+    // Those that walk all segments, then segments from the last one on.
+    void list_attention() {
+        int n_segments = 0;
+        for (int i = 0; i < in_.n_seqs; ++i) {
+            if (out_.plans[i].partial < 0)
+                add_items(i, 0);
+            else
+                n_segments = std::max(n_segments, out_.plans[i].n_segments);
+        }
+        for (int segment = n_segments - 1; segment >= 0; --segment)
+            for (int i = 0; i < in_.n_seqs; ++i)
+                if (out_.plans[i].partial >= 0 && segment < out_.plans[i].n_segments) add_items(i, segment);
+    }
+
+    void add_items(int sequence, int segment) {
+        const pj_seq &seq = in_.seqs[sequence];
+        const SeqPlan &plan = out_.plans[sequence];
+        AttentionItem item = {};
+        item.partial = plan.partial;
+        item.n_segments = plan.n_segments;
+        item.row_begin = seq.row_begin;
+        item.n_columns = seq.n_rows * group_;
+        item.first_position = in_.row_position[seq.row_begin];
+        item.page_begin = seq.page_begin;
+        item.begin = segment_begin(segment);
+        for (; item.first_column < item.n_columns; item.first_column += columns()) {
+            const int last_column = std::min(item.first_column + columns(), item.n_columns) - 1;
+            item.end = item.first_position + last_column / group_ + 1;
+            if (plan.partial >= 0) item.end = std::min(item.end, segment_begin(segment + 1));
+            // Early rows of a chunk may end before a segment.
+            for (item.kv_head = 0; item.exists() && item.kv_head < shape_.n_head_kv; ++item.kv_head)
+                out_.attention.push_back(item);
+        }
+    }
+
+    const pj_step_in &in_;
+    const DeviceShape &shape_;
+    const PlanLimits limits_;
+    const int group_;
+    SequencePlans out_;
+};
+
+}  // namespace
+
+SequencePlans plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits) {
+    return Planner(in, shape, limits).plan();
+}
+
+}  // namespace pj::cuda

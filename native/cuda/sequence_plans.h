@@ -1,0 +1,24 @@
+// How a step's sequences are dealt to the CTAs in attention and convolution. No GPU is needed to plan.
+#pragma once
+
+#include <vector>
+
+#include "cuda/step_args.h"
+
+namespace pj::cuda {
+
+struct PlanLimits {
+    int n_cta;
+    int most_column_groups;  // of an item
+    int64_t partial_floats;  // of all partial results
+};
+
+struct SequencePlans {
+    int column_groups = 1, n_convolve_items = 0;
+    std::vector<SeqPlan> plans;
+    std::vector<AttentionItem> attention;  // the longest first
+};
+
+SequencePlans plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits);
+
+}  // namespace pj::cuda

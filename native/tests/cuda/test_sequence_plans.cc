@@ -1,0 +1,164 @@
+// Attention's items without a GPU: every row of every head meets each of its positions once, partial results have
+// memory of their own, and CTAs get about the same number of positions.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "cuda/sequence_plans.h"
+#include "tests/check.h"
+
+using namespace pj::cuda;
+
+namespace {
+
+DeviceShape shape_27b() {
+    DeviceShape s = {};
+    s.n_head = 24;
+    s.n_head_kv = 4;
+    s.head_dim = 256;
+    s.n_gdn_head_v = 48;
+    s.n_gdn_head_k = 16;
+    return s;
+}
+
+struct Step {
+    std::vector<pj_seq> seqs;
+    std::vector<int32_t> positions;
+    pj_step_in in = {};
+
+    void add(int first, int n_rows, int n_accept = 0) {
+        pj_seq seq = {};
+        seq.state_slot = static_cast<int>(seqs.size());
+        seq.row_begin = static_cast<int>(positions.size());
+        seq.n_rows = n_rows;
+        seq.n_accept = n_accept;
+        seq.page_begin = 1000 * seq.state_slot;
+        seqs.push_back(seq);
+        for (int i = 0; i < n_rows; ++i) positions.push_back(first + i);
+    }
+    const pj_step_in &done() {
+        in.n_rows = static_cast<int>(positions.size());
+        in.n_seqs = static_cast<int>(seqs.size());
+        in.seqs = seqs.data();
+        in.row_position = positions.data();
+        return in;
+    }
+};
+
+int sequence_of(const Step &step, const AttentionItem &item) {
+    for (size_t i = 0; i < step.seqs.size(); ++i)
+        if (step.seqs[i].row_begin == item.row_begin) return static_cast<int>(i);
+    return -1;
+}
+
+// Positions that each (sequence, kv head, column) meets, as intervals in the order of the list.
+using Column = std::tuple<int, int, int>;
+using Intervals = std::map<Column, std::vector<std::pair<int, int>>>;
+
+Intervals intervals_of(const Step &step, const SequencePlans &plans, const DeviceShape &shape) {
+    Intervals out;
+    const int group = shape.n_head / shape.n_head_kv;
+    for (const AttentionItem &item : plans.attention) {
+        const int sequence = sequence_of(step, item);
+        const int last = std::min(item.first_column + 8 * plans.column_groups, item.n_columns);
+        for (int column = item.first_column; column < last; ++column) {
+            const int end = std::min(item.end, item.first_position + column / group + 1);
+            if (end > item.begin) out[{sequence, item.kv_head, column}].push_back({item.begin, end});
+        }
+    }
+    return out;
+}
+
+void check_coverage(const Step &step, const SequencePlans &plans, const DeviceShape &shape) {
+    const int group = shape.n_head / shape.n_head_kv;
+    Intervals found = intervals_of(step, plans, shape);
+    size_t n_columns = 0;
+    for (int i = 0; i < step.in.n_seqs; ++i) n_columns += step.seqs[i].n_rows * shape.n_head;
+    CHECK(found.size() == n_columns, "%zu of %zu columns", found.size(), n_columns);
+    for (auto &[column, parts] : found) {
+        const auto &[sequence, kv_head, index] = column;
+        const int end = step.positions[step.seqs[sequence].row_begin] + index / group + 1;
+        std::sort(parts.begin(), parts.end());
+        int position = 0;
+        for (const auto &[begin, part_end] : parts) {
+            CHECK(begin == position, "column %d of sequence %d, head %d: %d after %d", index, sequence, kv_head, begin,
+                  position);
+            position = part_end;
+        }
+        CHECK(position == end, "column %d of sequence %d ends at %d, not %d", index, sequence, position, end);
+    }
+}
+
+void check_partials(const Step &step, const SequencePlans &plans, const DeviceShape &shape, int64_t limit) {
+    std::vector<std::pair<int64_t, int64_t>> used;
+    for (int i = 0; i < step.in.n_seqs; ++i) {
+        const SeqPlan &plan = plans.plans[i];
+        const int64_t floats =
+            int64_t{step.seqs[i].n_rows} * shape.n_head * plan.n_segments * (kPartialHeader + shape.head_dim);
+        if (plan.partial >= 0) used.push_back({plan.partial, plan.partial + floats});
+    }
+    std::sort(used.begin(), used.end());
+    for (size_t i = 0; i < used.size(); ++i) {
+        CHECK(used[i].second <= limit, "partial results end at %lld", static_cast<long long>(used[i].second));
+        if (i) CHECK(used[i - 1].second <= used[i].first, "partial results overlap");
+    }
+}
+
+// Tiles of 128 positions of the CTA that has most, as attention.cuh deals them, over the mean.
+double imbalance(const SequencePlans &plans, int n_cta) {
+    std::vector<int> tiles(n_cta, 0);
+    int total = 0;
+    for (size_t i = 0; i < plans.attention.size(); ++i) {
+        const AttentionItem &item = plans.attention[i];
+        const int turn = static_cast<int>(i) / n_cta, at = static_cast<int>(i) % n_cta;
+        const int n = (item.end - item.begin + 127) / 128;
+        tiles[turn % 2 ? n_cta - 1 - at : at] += n;
+        total += n;
+    }
+    return static_cast<double>(*std::max_element(tiles.begin(), tiles.end())) * n_cta / total;
+}
+
+void check_convolution(const Step &step, const SequencePlans &plans, const DeviceShape &shape) {
+    int next = 0;
+    for (int i = 0; i < step.in.n_seqs; ++i) {
+        CHECK(plans.plans[i].first_convolve == next, "sequence %d begins at item %d", i, plans.plans[i].first_convolve);
+        next += convolve_items(shape, step.seqs[i].n_accept + step.seqs[i].n_rows);
+    }
+    CHECK(plans.n_convolve_items == next, "%d items", plans.n_convolve_items);
+}
+
+void check(Step &step, const PlanLimits &limits) {
+    const DeviceShape shape = shape_27b();
+    const SequencePlans plans = plan_sequences(step.done(), shape, limits);
+    CHECK(plans.column_groups <= limits.most_column_groups, "%d", plans.column_groups);
+    check_coverage(step, plans, shape);
+    check_partials(step, plans, shape, limits.partial_floats);
+    check_convolution(step, plans, shape);
+}
+
+void check_balance(int n_seqs, int n_rows, int position, double most) {
+    Step step;
+    for (int i = 0; i < n_seqs; ++i) step.add(position, n_rows);
+    const SequencePlans plans = plan_sequences(step.done(), shape_27b(), {132, 4, 1 << 25});
+    const double found = imbalance(plans, 132);
+    CHECK(found <= most, "%d x %d rows at %d: %.2f", n_seqs, n_rows, position, found);
+}
+
+}  // namespace
+
+int main() {
+    std::mt19937 random(5);
+    const auto pick = [&](int n) { return static_cast<int>(random() % n); };
+    for (int i = 0; i < 60; ++i) {
+        Step step;
+        const int n_seqs = 1 + pick(6);
+        for (int j = 0; j < n_seqs; ++j)
+            step.add(pick(i % 3 ? 40000 : 700), pick(4) ? 1 + pick(4) : 1 + pick(300), pick(5));
+        check(step, {pick(2) ? 132 : 82, 1 + pick(4), int64_t{1} << (18 + pick(8))});
+    }
+    check_balance(4, 3, 23000, 1.15);
+    check_balance(8, 3, 23000, 1.15);
+    check_balance(4, 3, 100000, 1.05);
+    return check_result();
+}
