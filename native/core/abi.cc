@@ -10,6 +10,7 @@
 #include "core/engine.h"
 #include "core/status.h"
 #include "core/step_check.h"
+#include "core/top_k.h"
 #include "cpu/engine.h"
 #include "cpu/isa.h"
 #include "cpu/op_matmul.h"
@@ -334,4 +335,14 @@ int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_bytes, in
 int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
                          float *out) {
     return guarded([&] { pj::cpu::op_dequantize(ggml_type, weight, n_bytes, n_in, n_rows, out); });
+}
+
+int32_t pj_top_indices(const float *values, int32_t n, int32_t k, int32_t *out) {
+    return guarded([&] {
+        if (n < 0 || k < 0 || k > n) fail(PJ_ERR_ARGUMENT, "the %d largest of %d values do not exist", k, n);
+        if (k == 0) return;
+        not_null(values, "values");
+        not_null(out, "out");
+        pj::top_indices(values, n, k, out);
+    });
 }

@@ -271,6 +271,10 @@ PJ_API int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_by
 PJ_API int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
                                 float *out);
 
+/* Indices of the k largest of n values, best first, the lowest index first among equals, NaN after everything else;
+ * 0 <= k <= n. */
+PJ_API int32_t pj_top_indices(const float *values, int32_t n, int32_t k, int32_t *out);
+
 #ifdef __cplusplus
 }
 #endif

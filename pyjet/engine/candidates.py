@@ -5,29 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pyjet.native.top_k import top_indices
+
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.intp]
-
-_BLOCK = 64  # logits per block in top_indices; 248320 / 64 = 3880 block maxima
-
-
-def top_indices(logits: Float32Array, k: int) -> IntArray:
-    """Indices of the ``k`` largest values, best first, lowest index first among equals.
-
-    Exact: the k-th largest block maximum bounds the k-th largest value from below, so only the few values above
-    that bound are sorted. For a larger ``k`` the bound is the k-th largest value itself.
-    """
-    n = logits.shape[0]
-    if k >= n:
-        return np.argsort(-logits, kind="stable")
-    n_blocks = n // _BLOCK
-    values = logits
-    if k * 4 <= n_blocks:
-        values = logits[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
-    bound = np.partition(values, values.shape[0] - k)[values.shape[0] - k]
-    found = np.flatnonzero(logits >= bound)
-    return found[np.argsort(-logits[found], kind="stable")[:k]]
+IntArray = npt.NDArray[np.int32] | npt.NDArray[np.intp]
 
 
 def softmax(logits: Float32Array) -> Float32Array:

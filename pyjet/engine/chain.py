@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from pyjet.engine.candidates import Candidates, Float32Array, Float64Array, softmax
 
-_TRIES = (256, 8192)  # how many of the best top_p looks at before it sorts everything
+_FEW = 256  # how many of the best top_p looks at first: nearly always enough
+_BINS = 256  # of a quarter each, by how far a logit is below the best
 
 
 def top_k(candidates: Candidates, k: int) -> None:
@@ -25,13 +26,21 @@ def top_p(candidates: Candidates, p: float, min_keep: int) -> None:
     if p >= 1.0:
         return
     probs = softmax(candidates.logits)
-    for size in (*_TRIES, len(candidates)):
-        order = candidates.best(max(size, min_keep))
+    for size in (lambda: _FEW, lambda: _nucleus(candidates.logits, probs, p), lambda: len(candidates)):
+        order = candidates.best(max(size(), min_keep))
         total = np.cumsum(probs[order], dtype=np.float64)
         if total[-1] >= p:
             break
     n = max(int(np.searchsorted(total, p)) + 1, min_keep, 1)
     candidates.keep(order[:n], is_sorted=True)
+
+
+def _nucleus(logits: Float32Array, probs: Float32Array, p: float) -> int:
+    """How many of the best have a total probability >= p: a few more, or by rounding too few."""
+    bins = np.minimum((logits.max() - logits) * 4, _BINS - 1).astype(np.intp)
+    total = np.cumsum(np.bincount(bins, weights=probs, minlength=_BINS))
+    last = int(np.searchsorted(total, p))
+    return int(np.bincount(bins, minlength=_BINS)[: last + 1].sum())
 
 
 def min_p(candidates: Candidates, p: float, min_keep: int) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pyjet.engine import chain
-from pyjet.engine.candidates import Candidates, Float32Array, Float64Array, top_indices
+from pyjet.engine.candidates import Candidates, Float32Array, Float64Array
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
+from pyjet.native.top_k import top_indices
 
 
 class SamplingError(Exception):

@@ -17,6 +17,7 @@ from pyjet.native.step import (
     StepBatch,
     StepResult,
 )
+from pyjet.native.top_k import top_indices
 
 __all__ = [
     "ROW_ARGMAX",
@@ -43,4 +44,5 @@ __all__ = [
     "matmul",
     "memory_plan",
     "probe_memory_plan",
+    "top_indices",
 ]

@@ -207,4 +207,5 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         + [C.c_int32, C.c_int32, C.POINTER(C.c_double)],
     ),
     "pj_op_dequantize": (C.c_int32, [C.c_int32, C.c_void_p, C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
+    "pj_top_indices": (C.c_int32, [C.c_void_p, C.c_int32, C.c_int32, C.c_void_p]),
 }

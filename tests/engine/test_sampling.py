@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjet.engine import chain
-from pyjet.engine.candidates import Candidates, top_indices
+from pyjet.engine.candidates import Candidates
 from pyjet.engine.core import choose
 from pyjet.engine.request import SamplingParams
 from pyjet.engine.sampling import Sampler, SamplingError
@@ -110,11 +110,22 @@ def test_penalties(logits: np.ndarray, history: list[int], first: tuple[int, ...
         assert candidates.logits[i] == pytest.approx(value, abs=1e-5)
 
 
-@given(st.integers(0, 2**32), st.integers(1, 200))
-@settings(max_examples=30)
-def test_top_indices_of_a_large_vocabulary(seed: int, k: int) -> None:
-    logits = np.random.default_rng(seed).integers(-200, 200, 60_001).astype(np.float32) / 8
-    assert top_indices(logits, k).tolist() == np.argsort(-logits, kind="stable")[:k].tolist()
+@pytest.mark.parametrize("p", [0.3, 0.95, 0.999999, 1.0 - 1e-12])
+@pytest.mark.parametrize("width", [0.01, 1.0, 5.0])
+def test_top_p_of_a_large_vocabulary(p: float, width: float) -> None:
+    """The nucleus of flat distributions is far larger than what is looked at first."""
+    logits = (np.random.default_rng(3).standard_normal(50_000) * width).astype(np.float32)
+    logits[7] = -np.inf
+    probs = np.exp(logits.astype(np.float64) - logits.max())
+    order = np.argsort(-logits, kind="stable")
+    total = np.cumsum(probs[order] / probs.sum())
+    candidates = Candidates(logits)
+    chain.top_p(candidates, p, 1)
+    n = len(candidates)
+    assert [candidates.token(i) for i in range(n)] == order[:n].tolist()
+    # Its probabilities are float32.
+    assert total[n - 1] > p - 1e-5
+    assert n == 1 or total[n - 2] < p + 1e-5
 
 
 def draw(params: SamplingParams, logits: np.ndarray, n: int = 1) -> list[int]:
