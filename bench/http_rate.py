@@ -2,8 +2,9 @@
 
 The clients ask a real pyjet-server for greedy answers to prompts of token ids; counted are the tokens that arrive while
 all of them receive some. They ignore the end of a text, as `bench.agents` does, so that answers are equally long: a ban
-on some tokens, for which the engine copies every row's logits. `_plain` is without it. The engine alone computes the
-same rows, four sequences from the same positions on, step after step without anything between.
+on some tokens, for which the engine copies every row's logits. `_plain` is without it, `_sampled` with temperature 0.8
+and the server's other defaults. The engine alone computes the same rows, four sequences from the same positions on,
+step after step without anything between.
 """
 
 from __future__ import annotations
@@ -48,13 +49,14 @@ def engine_alone(model: Model, device: Any, kv: Any, clients: int, prompt: int, 
         return engine.info().device_name, rates[-1]
 
 
-def stream(
-    server: Server, clients: int, n_prompt: int, n_tokens: int, n_vocab: int, ignore_eos: bool = True
-) -> list[Reply]:
-    """One answer for each client, asked for at the same moment. Prompts differ, so that none is cached."""
+def stream(server: Server, clients: int, n_prompt: int, n_tokens: int, n_vocab: int, **options: Any) -> list[Reply]:
+    """One answer for each client, asked for at the same moment. Prompts differ, so that none is cached.
+
+    options: ignore_eos and temperature of the requests.
+    """
     numbers = random.Random()
     prompts = [[numbers.randrange(100, min(n_vocab, 200)) for _ in range(n_prompt)] for _ in range(clients)]
-    return together([lambda ids=ids: server.generate(ids, n_tokens, ignore_eos=ignore_eos) for ids in prompts])
+    return together([lambda ids=ids: server.generate(ids, n_tokens, **options) for ids in prompts])
 
 
 @click.command(help=__doc__)
@@ -75,12 +77,12 @@ def main(model: Path, device: str, kv: str, clients: int, prompt: int, tokens: i
     with running_server(options, LOAD_SECONDS) as url:
         server = Server(url, "llama", None, None, 300.0)
         stream(server, clients, prompt, 32, n_vocab)
-        through, plain = (
+        through, plain, sampled = (
             statistics.median(
-                describe(stream(server, clients, prompt, tokens, n_vocab, ignore_eos))["total_tok_s"]
+                describe(stream(server, clients, prompt, tokens, n_vocab, **how))["total_tok_s"]
                 for _ in range(repeat)
             )
-            for ignore_eos in (True, False)
+            for how in ({}, {"ignore_eos": False}, {"temperature": 0.8})
         )
     figures: dict[str, Any] = {
         "command_http": f"python -m bench.http_rate {model.name} --device {device} --kv {kv}",
@@ -88,6 +90,7 @@ def main(model: Path, device: str, kv: str, clients: int, prompt: int, tokens: i
         "http_tok_s_4clients": round(through, 1),
         "http_over_engine_4clients": round(through / alone, 4),
         "http_over_engine_4clients_plain": round(plain / alone, 4),
+        "http_over_engine_4clients_sampled": round(sampled / alone, 4),
         "http_us_per_step_4clients": round((clients / through - clients / alone) * 1e6, 1),
     }
     if out:

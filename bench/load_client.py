@@ -104,13 +104,14 @@ class Server:
         return json.loads(body)["tokens"]
 
     def generate(
-        self, prompt, n_out: int, stop: threading.Event | None = None, live: list | None = None, ignore_eos: bool = True
-    ) -> Reply:
+        self, prompt, n_out: int, stop: threading.Event | None = None, live: list | None = None,
+        ignore_eos: bool = True, temperature: float = 0.0,
+    ) -> Reply:  # fmt: skip
         """Stream one request.  `prompt`: ids (llama), text (completions) or messages (chat).
 
         `live`, if given, receives the Reply at once, for a caller that watches it grow;
         setting `stop` ends the request early."""
-        body: dict = {"temperature": 0, "stream": True, "ignore_eos": ignore_eos}
+        body: dict = {"temperature": temperature, "stream": True, "ignore_eos": ignore_eos}
         if self.api == "llama":
             path = "/completion"
             body |= {"prompt": prompt, "n_predict": n_out, "cache_prompt": True, "return_tokens": True}
