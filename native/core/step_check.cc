@@ -91,7 +91,7 @@ void check_config(const pj_config &c) {
     in_range("pj_config.n_state_slots", c.n_state_slots, 1, 1 << 16);
     in_range("pj_config.max_rows", c.max_rows, 1, 1 << 16);
     in_range("pj_config.max_seqs", c.max_seqs, 1, 1 << 12);
-    in_range("pj_config.max_spec", c.max_spec, 0, 15);
+    in_range("pj_config.max_spec", c.max_spec, 0, PJ_MAX_SPEC);
     in_range("pj_config.kv_type_k", c.kv_type_k, PJ_KV_F16, PJ_KV_Q8_0);
     in_range("pj_config.kv_type_v", c.kv_type_v, PJ_KV_F16, PJ_KV_Q8_0);
 }

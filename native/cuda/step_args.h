@@ -75,7 +75,6 @@ struct alignas(16) AttentionItem {
 static_assert(sizeof(AttentionItem) == 48, "copied in 16-byte pieces");
 
 // Items of kConvolve: chunks of rows of every head of channels and of every 32 gates.
-constexpr int kMostPending = 15;  // speculative rows of a sequence
 constexpr int kChunkRows = 20;
 
 PJ_HOST_DEVICE int convolve_heads(const DeviceShape &shape) {

@@ -35,6 +35,7 @@ extern "C" {
 #endif
 
 #define PJ_ABI_VERSION 1
+#define PJ_MAX_SPEC 15
 
 typedef enum pj_status {
     PJ_OK = 0,
@@ -108,7 +109,7 @@ typedef struct pj_config {
     int32_t n_state_slots; /* recurrent-state slots, >= 1                                  */
     int32_t max_rows;      /* most rows of one step, >= 1                                  */
     int32_t max_seqs;      /* most sequences of one step, >= 1                             */
-    int32_t max_spec;      /* most speculative rows of a sequence and step, 0..15          */
+    int32_t max_spec;      /* most speculative rows of a sequence and step, 0..PJ_MAX_SPEC */
     int32_t kv_type_k;     /* pj_kv_type                                                   */
     int32_t kv_type_v;     /* pj_kv_type                                                   */
     int32_t profile;       /* 1: collect pj_engine_op_time                                 */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -90,20 +92,32 @@ def temperature(candidates: Candidates, t: float) -> None:
 
 
 def penalties(
-    candidates: Candidates, counts: npt.NDArray[np.int32], repeat: float, frequency: float, presence: float
+    candidates: Candidates, counts: Mapping[int, int], repeat: float, frequency: float, presence: float
 ) -> None:
-    """Make seen tokens less likely. ``counts`` int32[n_vocab]: how often each token occurs in the window."""
-    seen = np.flatnonzero(counts) if candidates.ids is None else np.flatnonzero(counts[candidates.ids])
-    if len(seen) == 0:
+    """Make seen tokens less likely. ``counts``: how often each token in the window occurs."""
+    at, times = _places(candidates, counts)
+    if len(at) == 0:
         return
-    ids = seen if candidates.ids is None else candidates.ids[seen]
-    logits = candidates.logits[seen]
+    logits = candidates.logits[at]
     factor = np.float32(repeat)
     logits = np.where(logits <= 0, logits * factor, logits / factor)
-    logits = logits - (counts[ids].astype(np.float32) * np.float32(frequency) + np.float32(presence))
+    logits = logits - (times * np.float32(frequency) + np.float32(presence))
     candidates.logits = candidates.logits.copy()
-    candidates.logits[seen] = logits
+    candidates.logits[at] = logits
     candidates.is_sorted = False
+
+
+def _places(candidates: Candidates, counts: Mapping[int, int]) -> tuple[npt.NDArray[np.intp], Float32Array]:
+    """Which candidates were seen, and how often: intp[n], float32[n]."""
+    tokens = np.fromiter(counts.keys(), np.intp, len(counts))
+    times = np.fromiter(counts.values(), np.float32, len(counts))
+    if candidates.ids is None or len(tokens) == 0:
+        return tokens, times
+    order = np.argsort(tokens)
+    tokens, times = tokens[order], times[order]
+    nearest = np.minimum(np.searchsorted(tokens, candidates.ids), len(tokens) - 1)
+    at = np.flatnonzero(tokens[nearest] == candidates.ids)
+    return at, times[nearest[at]]
 
 
 def draw(candidates: Candidates, uniform: float) -> tuple[int, Float64Array]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 
 from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates, Float32Array, Float64Array
@@ -33,9 +33,9 @@ class Sampler:
         bias = [(token, value) for token, value in params.logit_bias if 0 <= token < n_vocab]
         self._bias_ids = np.array([token for token, _ in bias], np.intp)
         self._bias_values = np.array([value for _, value in bias], np.float32)
-        self._counts: npt.NDArray[np.int32] | None = None
+        self._counts: Counter[int] | None = None  # of the tokens in the window
         if self._penalises():
-            self._counts = np.zeros(n_vocab, np.int32)
+            self._counts = Counter()
         self._history: list[int] = []
         is_greedy = self._is_greedy()
         # The answer is always the raw logits' first maximum, so that no logits need to be read.
@@ -52,7 +52,7 @@ class Sampler:
         self._counts[token] += 1
         last_n = self.params.repeat_last_n
         if 0 < last_n < len(self._history):
-            self._counts[self._history[-1 - last_n]] -= 1
+            self._forget(self._history[-1 - last_n])
 
     def accept_prompt(self, tokens: tuple[int, ...]) -> None:
         """All of a prompt's tokens at once, before any other."""
@@ -60,7 +60,14 @@ class Sampler:
             return
         last_n = self.params.repeat_last_n
         self._history = list(tokens[-last_n:] if last_n > 0 else tokens)
-        np.add.at(self._counts, np.array(self._history, np.intp), 1)
+        self._counts.update(self._history)
+
+    def _forget(self, token: int) -> None:
+        """A token left the window."""
+        assert self._counts is not None
+        self._counts[token] -= 1
+        if self._counts[token] == 0:
+            del self._counts[token]
 
     def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -99,9 +100,8 @@ def test_typical_survives_impossible_tokens() -> None:
 def test_penalties(logits: np.ndarray, history: list[int], first: tuple[int, ...]) -> None:
     candidates = narrowed(logits, *first)
     before = {candidates.token(i): candidates.logits[i] for i in range(len(candidates))}
-    counts = np.zeros(60, np.int32)
-    np.add.at(counts, history, 1)
-    chain.penalties(candidates, counts[: max(len(logits), 1)], 1.5, 0.25, 0.5)
+    counts = Counter(token for token in history if token < len(logits))
+    chain.penalties(candidates, counts, 1.5, 0.25, 0.5)
     for i in range(len(candidates)):
         token = candidates.token(i)
         value = before[token]

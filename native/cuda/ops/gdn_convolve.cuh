@@ -14,7 +14,7 @@
 namespace pj::cuda {
 
 constexpr int kConvolveRows = 4;  // outputs at a time
-static_assert(kChunkRows % kConvolveRows == 0 && kChunkRows >= kMostPending + kGdnHistory, "rows of the first chunk");
+static_assert(kChunkRows % kConvolveRows == 0 && kChunkRows >= PJ_MAX_SPEC + kGdnHistory, "rows of the first chunk");
 
 __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
