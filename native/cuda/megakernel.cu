@@ -154,11 +154,14 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, O
         s.op_clock[s.n_ops + 1] = nanoseconds();
     }
     copy_words(ops[0], s.ops[0], threadIdx.x, kConsumerWarps * 32);
+    trace_clear(kConsumerWarps * 32);
     consumers_sync();
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
+        trace_begin(i);
         run_op(s, op, rings, walk.uses, StageWait{s.buf.barrier, walk.stage});
+        trace(kTraceDone);
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++walk.stage;
@@ -241,5 +244,12 @@ cudaError_t launch_commit(const StepArgs *args, const Op *trunk, int slot, int n
     commit_states<<<shape.n_gdn_layers * shape.n_gdn_head_v * 2, 256, 0, stream>>>(args, slot, n);
     return cudaGetLastError();
 }
+
+#ifdef PJ_TRACE
+// unsigned long long [kTraceCtas][kTraceOps][kTraceEvents] of the last step.
+extern "C" PJ_API int32_t pj_trace_read(void *values) {
+    return cudaMemcpyFromSymbol(values, trace_values, sizeof(trace_values)) == cudaSuccess ? PJ_OK : PJ_ERR_DEVICE;
+}
+#endif
 
 }  // namespace pj::cuda

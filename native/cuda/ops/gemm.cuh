@@ -180,8 +180,12 @@ __device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, 
                                           Accumulators<NT> &acc) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
     for (int i = 0; i < n_units; ++i, ++uses.weights, ++uses.acts) {
+        TraceLap lap;
         const uint8_t *w = shared_pointer<const uint8_t>(weights.wait_full(group, uses.weights));
+        lap.add(kTraceWeightWait);
         acts.wait_full(uses.acts);
+        lap.add(kTraceActWait);
+        lap.count();
         __syncwarp();  // lanes leave the waits one by one, mma wants them together
         const ActTile *a = shared_pointer<const ActTile>(acts.slot(uses.acts));
         multiply_unit<kFormat, NT>(w, a, warp % 2 * kWarpTiles, lane, acc);

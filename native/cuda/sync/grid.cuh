@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "cuda/sync/trace.cuh"
+
 namespace pj::cuda {
 
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t *p) {
@@ -32,6 +34,7 @@ __device__ __forceinline__ void wait_stage(const uint32_t *counter, uint32_t sta
 // happened before the barrier happened before the release: one thread's is enough.
 __device__ __forceinline__ void finish_stage(uint32_t *counter) {
     consumers_sync();
+    trace(kTraceEnd);
     if (threadIdx.x == 0) add_release(counter);
 }
 
@@ -39,6 +42,7 @@ __device__ __forceinline__ void finish_stage(uint32_t *counter) {
 __device__ __forceinline__ void enter_stage(const uint32_t *counter, uint32_t stage) {
     if (threadIdx.x == 0) wait_stage(counter, stage);
     consumers_sync();
+    trace(kTraceInput);
 }
 
 }  // namespace pj::cuda
