@@ -49,7 +49,7 @@ class Bench:
 
     def config(self, n_tokens: int, n_slots: int, max_rows: int, **more: Any) -> EngineConfig:
         sizes: dict[str, Any] = {"device": self.device, "kv_type_k": self.kv, "kv_type_v": self.kv, **more}
-        return EngineConfig(-(-n_tokens // PAGE_TOKENS), n_slots, max_rows=max_rows, page_tokens=PAGE_TOKENS, **sizes)
+        return EngineConfig(pages_for(n_tokens), n_slots, max_rows=max_rows, page_tokens=PAGE_TOKENS, **sizes)
 
     def open(self, positions: tuple[int, ...], prompt: int, **more: Any) -> NativeEngine:
         """An engine whose pool holds all sequences at the largest position and a chunk, filled."""

@@ -39,11 +39,20 @@ def decode_weight_bytes(model: Model) -> int:
     return sum(tensor.n_bytes for tensor in [*trunk_tensors(model), head_tensor(model)])
 
 
+def n_rows(parts: Sequence[Rows]) -> int:
+    return sum(part.count for part in parts)
+
+
+def n_delta_net_layers(model: Model) -> int:
+    is_attention = model.hyperparams.block_is_attention
+    return len(is_attention) - sum(is_attention)
+
+
 def products(model: Model, parts: Sequence[Rows]) -> Work:
     """All matrix products; a matrix is read once."""
-    rows, selected = sum(part.count for part in parts), sum(part.count for part in parts if part.flags)
+    selected = sum(part.count for part in parts if part.flags)
     matrices = [tensor for tensor in trunk_tensors(model) if len(tensor.shape) == 2 and min(tensor.shape) > 4]
-    work = Work(sum(t.n_bytes for t in matrices), rows * sum(math.prod(t.shape) for t in matrices))
+    work = Work(sum(t.n_bytes for t in matrices), n_rows(parts) * sum(math.prod(t.shape) for t in matrices))
     if selected:
         head = head_tensor(model)
         work += Work(head.n_bytes, selected * math.prod(head.shape))
@@ -63,19 +72,17 @@ def attention(model: Model, parts: Sequence[Rows], kv: str) -> Work:
 def delta_net(model: Model, parts: Sequence[Rows]) -> Work:
     """States, f32, read and written once a step; three passes over a state for each row."""
     hp = model.hyperparams
-    n_layers = len(hp.block_is_attention) - sum(hp.block_is_attention)
+    n_layers = n_delta_net_layers(model)
     state = hp.gdn_dim * hp.gdn_value_width
-    rows = sum(part.count for part in parts)
-    return Work(n_layers * len(parts) * 8 * state, n_layers * rows * 3 * state)
+    return Work(n_layers * len(parts) * 8 * state, n_layers * n_rows(parts) * 3 * state)
 
 
 def convolution(model: Model, parts: Sequence[Rows]) -> Work:
     """Windows, f32, read and written once a step; every channel of a row times its taps."""
     hp = model.hyperparams
-    n_layers = len(hp.block_is_attention) - sum(hp.block_is_attention)
+    n_layers = n_delta_net_layers(model)
     window = (hp.conv_kernel - 1) * hp.conv_width
-    rows = sum(part.count for part in parts)
-    return Work(n_layers * len(parts) * 8 * window, n_layers * rows * hp.conv_kernel * hp.conv_width)
+    return Work(n_layers * len(parts) * 8 * window, n_layers * n_rows(parts) * hp.conv_kernel * hp.conv_width)
 
 
 def by_op(model: Model, parts: Sequence[Rows], kv: str) -> dict[str, Work]:

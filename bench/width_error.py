@@ -17,17 +17,15 @@ import numpy as np
 
 from bench import record
 from bench.make_synthetic_gguf import PRESETS, write_synthetic
-from bench.step_rows import Rows, make_batch
+from bench.step_rows import PAGE_TOKENS, Rows, make_batch, pages_for
 from pyjet.model.reader import Model, load_model
 from pyjet.native import ROW_LOGITS, EngineConfig, NativeEngine
-
-PAGE_TOKENS = 64
 
 
 def logits(model: Model, n_tokens: int, **config: Any) -> tuple[np.ndarray, str]:
     """Logits [n_tokens, n_vocab] of random tokens in one chunk, and the device's name."""
-    n_pages = -(-n_tokens // PAGE_TOKENS)
-    with NativeEngine(model, EngineConfig(n_pages, 1, max_rows=n_tokens, page_tokens=PAGE_TOKENS, **config)) as engine:
+    sizes: dict[str, Any] = {"max_rows": n_tokens, "page_tokens": PAGE_TOKENS}
+    with NativeEngine(model, EngineConfig(pages_for(n_tokens), 1, **sizes, **config)) as engine:
         batch = make_batch([Rows(0, n_tokens, 0, 0, ROW_LOGITS)], engine.n_vocab)
         return engine.step(batch).logits.copy(), engine.info().device_name
 

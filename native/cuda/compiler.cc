@@ -126,6 +126,7 @@ class Compiler {
 
     static int blocks_of(const Matrix &m) { return (m.n_out + kUnitOutputs - 1) / kUnitOutputs; }
     static int k_units_of(const Matrix &m) { return (m.n_in + kUnitInputs - 1) / kUnitInputs; }
+    static int64_t units_of(const Matrix &m) { return int64_t{blocks_of(m)} * k_units_of(m); }
 
     // The CTAs of matrices that run side by side: as many as their share of the bytes, at least one, which
     // matrices smaller than a share have together.
@@ -135,7 +136,7 @@ class Compiler {
             int64_t units = 0;
             for (const Matrix *m : matrices) {
                 bytes_ += bytes_of(*m);
-                if (bytes_of(*m)) units += int64_t{blocks_of(*m)} * k_units_of(*m);
+                if (bytes_of(*m)) units += units_of(*m);
             }
             n_ = static_cast<int>(std::clamp<int64_t>(units / kLeastUnits, 1, n_cta));
         }
@@ -152,9 +153,7 @@ class Compiler {
         }
 
       private:
-        static int64_t bytes_of(const Matrix &m) {
-            return int64_t{blocks_of(m)} * k_units_of(m) * unit_bytes(tile_format(m.type, m.n_in));
-        }
+        static int64_t bytes_of(const Matrix &m) { return units_of(m) * unit_bytes(tile_format(m.type, m.n_in)); }
         int rounded(int64_t bytes) const { return static_cast<int>((2 * bytes * n_ + bytes_) / (2 * bytes_)); }
 
         const int n_cta_;

@@ -15,14 +15,9 @@ __device__ __forceinline__ Lane8 head_gate(const StepArgs &s, const Op &op, int 
     return gate;
 }
 
-// RMSNorm of each of the two heads: lanes 0..15 have the first. A lane's eight squares in order, then
-// butterflies.
+// RMSNorm of each of the two heads: lanes 0..15 have the first.
 __device__ __forceinline__ Lane8 gated_norm(const StepArgs &s, const Lane8 &o, const Lane8 &gate) {
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum = fmaf(o.v[i], o.v[i], sum);
-#pragma unroll
-    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    const float sum = warp_sum<16>(lane_squares(o));
     return multiply(scale(o, 1.0f / sqrtf(sum / kGdnDim + s.shape.rms_eps)), gate);
 }
 

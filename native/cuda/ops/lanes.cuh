@@ -76,19 +76,15 @@ __device__ __forceinline__ void store256(float *p, int lane, const Lane8 &x) {
     at[4] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
 }
 
-// Butterfly sums: every lane gets the same bits.
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-    return x;
-}
-
-__device__ __forceinline__ float square_sum(const Lane8 &x) {
+// Of a lane's values, in order.
+__device__ __forceinline__ float lane_squares(const Lane8 &x) {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum = fmaf(x.v[i], x.v[i], sum);
-    return warp_sum(sum);
+    return sum;
 }
+
+__device__ __forceinline__ float square_sum(const Lane8 &x) { return warp_sum(lane_squares(x)); }
 
 __device__ __forceinline__ Lane8 multiply(const Lane8 &a, const Lane8 &b) {
     Lane8 out;

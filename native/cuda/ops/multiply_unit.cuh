@@ -38,6 +38,11 @@ __device__ __forceinline__ float scaled(float2 d, int sum, int mins) {
     return fmaf(-d.y, static_cast<float>(mins), d.x * static_cast<float>(sum));
 }
 
+// Word i of four.
+__device__ __forceinline__ uint32_t word(const uint4 &x, int i) {
+    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
+}
+
 template <int NT>
 using Accumulators = float[kWarpTiles][NT][4];
 
@@ -80,6 +85,16 @@ __device__ __forceinline__ void add_coded(int (&sum)[4], const int (&product)[4]
     sum[1] += c0 * product[1];
     sum[2] += c1 * product[2];
     sum[3] += c1 * product[3];
+}
+
+// acc += scale of the row * value: of a unit, whose rows have one scale. t: rows 2 t and 2 t + 1.
+template <class Value>
+__device__ __forceinline__ void add_scaled(float (&acc)[4], const ActTile &act, int t, const Value &value) {
+    const float2 x = *reinterpret_cast<const float2 *>(&act.scale[0][2 * t]);
+    acc[0] = fmaf(x.x, value(0), acc[0]);
+    acc[1] = fmaf(x.y, value(1), acc[1]);
+    acc[2] = fmaf(x.x, value(2), acc[2]);
+    acc[3] = fmaf(x.y, value(3), acc[3]);
 }
 
 // The functions below multiply kTiles row tiles of a unit with NB row tiles of activations, kBlocks
@@ -169,15 +184,9 @@ __device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile 
         const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
         const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
 #pragma unroll
-        for (int n = 0; n < NB; ++n) {
-            const CodeSums &msum = mins[r][n];
-            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-            float *to = acc[r * acc_stride + n];
-            to[0] = fmaf(x.x, scaled(d0, isum[r][n][0], msum[0]), to[0]);
-            to[1] = fmaf(x.y, scaled(d0, isum[r][n][1], msum[1]), to[1]);
-            to[2] = fmaf(x.x, scaled(d1, isum[r][n][2], msum[2]), to[2]);
-            to[3] = fmaf(x.y, scaled(d1, isum[r][n][3], msum[3]), to[3]);
-        }
+        for (int n = 0; n < NB; ++n)
+            add_scaled(acc[r * acc_stride + n], act[n], t,
+                       [&](int i) { return scaled(i < 2 ? d0 : d1, isum[r][n][i], mins[r][n][i]); });
     }
 }
 
@@ -194,8 +203,7 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
     const auto multiply_offsets = [&] {
 #pragma unroll
         for (int r = 0; r < kTiles; ++r) {
-            const uint32_t a0 = t == 0 ? low[r].x : t == 1 ? low[r].y : t == 2 ? low[r].z : low[r].w;
-            const uint32_t a1 = t == 0 ? high[r].x : t == 1 ? high[r].y : t == 2 ? high[r].z : high[r].w;
+            const uint32_t a0 = word(low[r], t), a1 = word(high[r], t);
 #pragma unroll
             for (int n = 0; n < NB; ++n)
                 offsets[r][n].multiply(a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
@@ -236,8 +244,7 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
 #pragma unroll
             for (int r = 0; r < kTiles; ++r) {
                 const int s = 2 * (first + i);
-                const uint32_t codes0 = s < 4 ? low[r].x : s < 8 ? low[r].y : s < 12 ? low[r].z : low[r].w;
-                const uint32_t codes1 = s < 4 ? high[r].x : s < 8 ? high[r].y : s < 12 ? high[r].z : high[r].w;
+                const uint32_t codes0 = word(low[r], s / 4), codes1 = word(high[r], s / 4);
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
                     const int c0 = signed_byte(codes0, (s & 3) + h), c1 = signed_byte(codes1, (s & 3) + h);
@@ -254,15 +261,10 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
         const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
         const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
 #pragma unroll
-        for (int n = 0; n < NB; ++n) {
-            const CodeSums &offset = offsets[r][n];
-            const float2 x = *reinterpret_cast<const float2 *>(&act[n].scale[0][2 * t]);
-            float *to = acc[r * acc_stride + n];
-            to[0] = fmaf(x.x, d0 * static_cast<float>(isum[r][n][0] - 32 * offset[0]), to[0]);
-            to[1] = fmaf(x.y, d0 * static_cast<float>(isum[r][n][1] - 32 * offset[1]), to[1]);
-            to[2] = fmaf(x.x, d1 * static_cast<float>(isum[r][n][2] - 32 * offset[2]), to[2]);
-            to[3] = fmaf(x.y, d1 * static_cast<float>(isum[r][n][3] - 32 * offset[3]), to[3]);
-        }
+        for (int n = 0; n < NB; ++n)
+            add_scaled(acc[r * acc_stride + n], act[n], t, [&](int i) {
+                return (i < 2 ? d0 : d1) * static_cast<float>(isum[r][n][i] - 32 * offsets[r][n][i]);
+            });
     }
 }
 

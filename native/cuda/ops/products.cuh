@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/megakernel.h"
+#include "cuda/ops/warp_sum.cuh"
 #include "cuda/split.h"
 
 namespace pj::cuda {
@@ -89,11 +90,9 @@ __device__ __forceinline__ float load_squares(const StepArgs &s, int row, int la
     return sum;
 }
 
-// 1 / rms of the row, from the lanes' parts: butterflies. The whole warp calls it.
+// 1 / rms of the row, from the lanes' parts. The whole warp calls it.
 __device__ __noinline__ float factor_of_squares(const StepArgs &s, float sum) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    return 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps);
+    return 1.0f / sqrtf(warp_sum(sum) / s.shape.n_embd + s.shape.rms_eps);
 }
 
 __device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {

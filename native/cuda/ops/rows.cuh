@@ -126,7 +126,7 @@ __device__ __forceinline__ Lane8 gated_products(const StepArgs &s, const Op &op,
     PieceBatch<kTogether> gate_pieces, up_pieces;
     gate_pieces.load(gate.at, gate.n, gate.stride);
     up_pieces.load(up.at, up.n, up.stride);
-    const float factor = gate_product.row_factor ? row_factor(s, row, lane) : 1.0f;
+    const float factor = factor_of(s, gate_product, row, lane);
     float4 low[2] = {}, high[2] = {};
     gate_pieces.add(low[0], high[0]);
     up_pieces.add(low[1], high[1]);
