@@ -112,13 +112,15 @@ class Compiler {
         const std::array<int, 3> shape = {g.n_blocks, split ? g.k_units : 0, g.n_ctas};
         const auto [at, is_new] = tables_.try_emplace(shape, out_.pieces.size());
         for (int b = 0; is_new && b < g.n_blocks; ++b)
-            out_.pieces.push_back(split ? pieces_of(g.n_blocks * g.k_units, g.k_units, b, g.n_ctas) : PieceSpan{b, 1});
+            out_.pieces.push_back(split ? pieces_of(slices_of(g.n_blocks, g.k_units), g.k_units, b, g.n_ctas)
+                                        : PieceSpan{b, 1});
         return memory_.pieces ? memory_.pieces + at->second : nullptr;
     }
 
     // Floats of a matrix' output in steps of few rows and in wide ones.
     int64_t output_floats(const Gemm &g, bool split) const {
-        const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas) : g.n_blocks;
+        const int64_t slots =
+            split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
         const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
         const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
         return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
@@ -126,19 +128,19 @@ class Compiler {
 
     static int blocks_of(const Matrix &m) { return (m.n_out + kUnitOutputs - 1) / kUnitOutputs; }
     static int k_units_of(const Matrix &m) { return (m.n_in + kUnitInputs - 1) / kUnitInputs; }
-    static int64_t units_of(const Matrix &m) { return int64_t{blocks_of(m)} * k_units_of(m); }
+    static int64_t slices_of_matrix(const Matrix &m) { return int64_t{quads_of(blocks_of(m))} * k_units_of(m); }
 
-    // The CTAs of matrices that run side by side: as many as their share of the bytes, at least one, which
-    // matrices smaller than a share have together.
+    // The CTAs of matrices that run side by side: as many as their share of the bytes of slices, at least one, which
+    // matrices smaller than a share have together. A slice takes its time though its quad may have fewer blocks.
     class Shares {
       public:
         Shares(std::initializer_list<const Matrix *> matrices, int n_cta) : n_cta_(n_cta) {
-            int64_t units = 0;
+            int64_t slices = 0;
             for (const Matrix *m : matrices) {
                 bytes_ += bytes_of(*m);
-                if (bytes_of(*m)) units += units_of(*m);
+                if (bytes_of(*m)) slices += slices_of_matrix(*m);
             }
-            n_ = static_cast<int>(std::clamp<int64_t>(units / kLeastUnits, 1, n_cta));
+            n_ = std::clamp(static_cast<int>(static_cast<float>(slices) / kLeastSlices), 1, n_cta);
         }
 
         int n_ctas() const { return n_; }
@@ -148,12 +150,14 @@ class Compiler {
         void place(const Matrix &m, Gemm &g) {
             const int begin = rounded(before_);
             before_ += bytes_of(m);
-            g.n_ctas = std::clamp(rounded(before_) - begin, 1, most_ctas(g.n_blocks * g.k_units));
+            g.n_ctas = std::clamp(rounded(before_) - begin, 1, slices_of(g.n_blocks, g.k_units));
             g.first_cta = (first_cta_ + std::min(begin, n_ - 1)) % n_cta_;
         }
 
       private:
-        static int64_t bytes_of(const Matrix &m) { return units_of(m) * unit_bytes(tile_format(m.type, m.n_in)); }
+        static int64_t bytes_of(const Matrix &m) {
+            return slices_of_matrix(m) * kGroups * unit_bytes(tile_format(m.type, m.n_in));
+        }
         int rounded(int64_t bytes) const { return static_cast<int>((2 * bytes * n_ + bytes_) / (2 * bytes_)); }
 
         const int n_cta_;

@@ -33,14 +33,7 @@ __device__ __forceinline__ void for_each_task(const StepArgs &s, int lane, const
     }
 }
 
-// Lane g < kGroups acts for group g: the units that the group multiplies in a step of few rows; none for the
-// other lanes.
-__device__ __forceinline__ UnitRange units_of_lane(const LoadTask &task, int lane) {
-    if (lane >= kGroups) return {0, 0};
-    return worker_range(task.n_blocks * task.k_units, split_cta(task.first_cta) * kGroups + lane, task.n_ctas);
-}
-
-// Calls body(mine) until every lane has had its n turns, `width` lanes at a time; mine: this lane has one.
+// Lane g < kGroups acts for group g. Calls body(mine) until every lane has had its n turns, `width` lanes at a time; mine: this lane has one.
 template <class Body>
 __device__ __forceinline__ void for_each_round(int n, int width, int lane, const Body &body) {
     const int rounds = __reduce_max_sync(~0u, n);
@@ -48,87 +41,63 @@ __device__ __forceinline__ void for_each_round(int n, int width, int lane, const
         for (int first = 0; first < kGroups; first += width) body(i < n && lane >= first && lane < first + width);
 }
 
+// Steps of few rows: calls body(quad, first k, slices of it) for the CTA's range of a matrix.
+template <class Body>
+__device__ __forceinline__ void for_each_quad(const LoadTask &task, const Body &body) {
+    const SliceRange range =
+        cta_range(slices_of(task.n_blocks, task.k_units), split_cta(task.first_cta), task.n_ctas);
+    for (int slice = range.begin; slice < range.end;) {
+        const int quad = static_cast<int>(static_cast<unsigned>(slice) / task.k_units), k = slice - quad * task.k_units;
+        const int n = min(range.end - slice, task.k_units - k);
+        body(quad, k, n);
+        slice += n;
+    }
+}
+
 __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &ring, int lane) {
     ByteRingWriter writer(ring, s.wide ? 0 : evict_first_policy(), lane);
     uint32_t cursor = 0;
     for_each_task(s, lane, [&](const LoadTask &task) {
         const int width = writer.round_lanes(task.unit_bytes);
-        // Of the lane's group, consecutive units from `unit` on.
-        const auto push_units = [&](int unit, int n) {
-            const uint8_t *source = task.weight + static_cast<int64_t>(unit) * task.unit_bytes;
-            for_each_round(n, width, lane, [&](bool mine) {
+        // The lane's units of n slices of a quad, from k on.
+        const auto push_units = [&](int quad, int k, int n) {
+            const int block = quad * kGroups + lane;
+            const uint8_t *source = task.weight + static_cast<int64_t>(block * task.k_units + k) * task.unit_bytes;
+            for_each_round(lane < kGroups && block < task.n_blocks ? n : 0, width, lane, [&](bool mine) {
                 writer.push(mine, source, task.unit_bytes);
                 if (mine) source += task.unit_bytes;
             });
         };
-        if (!s.wide) {
-            const UnitRange units = units_of_lane(task, lane);
-            return push_units(units.begin, units.size());
-        }
+        if (!s.wide) return for_each_quad(task, push_units);
         const int n_rows = gemm_rows(s, task.all_rows);
         const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
-        for (int item = items.first; item < items.n; item += gridDim.x) {
-            const int block = items.quad(item) * kGroups + lane;
-            push_units(block * task.k_units, lane < kGroups && block < task.n_blocks ? task.k_units : 0);
-        }
+        for (int item = items.first; item < items.n; item += gridDim.x) push_units(items.quad(item), 0, task.k_units);
     });
 }
 
-// Narrow steps: a tile for every unit, in the ring of the group that multiplies it.
-struct NarrowActs {
-    const SlotRing ring;  // of the lane's group
-    uint32_t use = 0;
-
-    __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_tiles,
-                                         int lane) {
-        const UnitRange units = units_of_lane(task, lane);
-        int k = static_cast<int>(static_cast<unsigned>(units.begin) % task.k_units);
-        const int64_t stride = s.row_tiles;
-        const int bytes = n_tiles * static_cast<int>(sizeof(ActTile));
-        for_each_round(units.size(), kGroups, lane, [&](bool mine) {
-            if (mine) ring.wait_empty(use);
-            __syncwarp();
-            copy_to_slots(mine, ring.slot(use), act + k * stride, bytes, ring.full_of(use), lane, 0);
-            use += mine;
-            if (++k == task.k_units) k = 0;
-        });
-    }
-};
-
-// Wide steps: a tile for all groups, in the first ring, which is all there is.
-struct WideActs {
-    const SlotRing &ring;
+// A tile for every slice, for all groups.
+__device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &ring, int lane) {
     uint32_t use = 0, cursor = 0;
-
-    __device__ __forceinline__ void load(const StepArgs &s, const LoadTask &task, const ActTile *act, int n_rows,
-                                         int lane) {
-        const int n_tiles = (n_rows + 7) / 8, tiles = gemm_tiles(s, n_rows, task.n_blocks);
-        const WideItems items(task.n_blocks, n_rows, tiles, cursor);
-        for (int item = items.first; item < items.n; item += gridDim.x) {
-            const int tile = items.row_group(item) * tiles;
-            const int bytes = min(tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
-            for (int k = 0; k < task.k_units; ++k, ++use) {
-                ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile, bytes,
-                             ring.full_of(use), lane, 0);
-            }
-        }
-    }
-};
-
-__device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &rings, int lane) {
-    NarrowActs narrow = {s.wide ? rings : rings.of(min(lane, kGroups - 1))};
-    WideActs wide = {rings};
     for_each_task(s, lane, [&](const LoadTask &task) {
         if (lane == 0) wait_stage(s.buf.barrier, task.stage);
         __syncwarp();
         fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
-        const int n_rows = gemm_rows(s, task.all_rows);
-        if (s.wide)
-            wide.load(s, task, act, n_rows, lane);
-        else
-            narrow.load(s, task, act, (n_rows + 7) / 8, lane);
+        const int n_rows = gemm_rows(s, task.all_rows), n_tiles = (n_rows + 7) / 8;
+        // n slices from k on, of the row tiles from `tile` on.
+        const auto load = [&](int tile, int most_tiles, int k, int n) {
+            const int bytes = min(most_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
+            for (int end = k + n; k < end; ++k, ++use) {
+                ring.wait_empty(use);
+                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile, bytes,
+                             ring.full_of(use), lane, 0);
+            }
+        };
+        if (!s.wide) return for_each_quad(task, [&](int, int k, int n) { load(0, n_tiles, k, n); });
+        const int tiles = gemm_tiles(s, n_rows, task.n_blocks);
+        const WideItems items(task.n_blocks, n_rows, tiles, cursor);
+        for (int item = items.first; item < items.n; item += gridDim.x)
+            load(items.row_group(item) * tiles, tiles, 0, task.k_units);
     });
 }
 

@@ -43,20 +43,18 @@ __device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
     const int slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
     const uint32_t slots = shared_address(kActSlots);
     return {{slots + s.act_slots * slot_bytes, s.ring_bytes},
-            {slots, shared_address(kActFull), shared_address(kActEmpty), s.wide ? s.act_slots : s.act_slots / kGroups,
-             slot_bytes}};
+            {slots, shared_address(kActFull), shared_address(kActEmpty), s.act_slots, slot_bytes}};
 }
 
-// Readers of a piece of weights are the two warps of a group. So are those of activations, except in
-// wide steps, where all groups multiply the same ones.
-__device__ __forceinline__ void init_rings(int act_slots, bool wide) {
+// Readers of a piece of weights are the two warps of a group, those of activations all groups.
+__device__ __forceinline__ void init_rings(int act_slots) {
     for (int i = 0; i < kRingUses; ++i) {
         barrier_init(ByteRing::full(i), full_arrivals());
         barrier_init(ByteRing::empty(i), 2);
     }
     for (int i = 0; i < act_slots; ++i) {
         barrier_init(shared_address(kActFull) + i * 8, full_arrivals());
-        barrier_init(shared_address(kActEmpty) + i * 8, wide ? kConsumerWarps : 2);
+        barrier_init(shared_address(kActEmpty) + i * 8, kConsumerWarps);
     }
 }
 
@@ -65,23 +63,22 @@ __device__ __forceinline__ void init_rings(int act_slots, bool wide) {
 template <class Wait>
 __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Rings &rings, RingUses &uses,
                                         const Wait &wait) {
-    const SlotRing acts = s.wide ? rings.acts : rings.acts.of(threadIdx.x / 64);
     const uint32_t acts_before = uses.acts;
     bool waited = false;
     for (int i = 0; i < op.n_gemms; ++i) {
         const Gemm &gemm = op.gemm[i];
         switch (gemm.format) {
             case kTileQ4K:
-                gemm_of_format<kTileQ4K>(s, gemm, rings.weights, acts, uses);
+                gemm_of_format<kTileQ4K>(s, gemm, rings.weights, rings.acts, uses);
                 break;
             case kTileQ5K:
-                gemm_of_format<kTileQ5K>(s, gemm, rings.weights, acts, uses);
+                gemm_of_format<kTileQ5K>(s, gemm, rings.weights, rings.acts, uses);
                 break;
             case kTileQ6K:
-                gemm_of_format<kTileQ6K>(s, gemm, rings.weights, acts, uses);
+                gemm_of_format<kTileQ6K>(s, gemm, rings.weights, rings.acts, uses);
                 break;
             case kTileQ8:
-                gemm_of_format<kTileQ8>(s, gemm, rings.weights, acts, uses);
+                gemm_of_format<kTileQ8>(s, gemm, rings.weights, rings.acts, uses);
                 break;
             default:
                 if (!waited) wait();
@@ -89,7 +86,7 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const R
                 gemm_generic(s, gemm, gemm_rows(s, gemm.all_rows));
         }
     }
-    // The thread that counts belongs to the first group, which has a unit when any has.
+    // The thread that counts belongs to the first group, for which every quad has a block.
     if (threadIdx.x == 0 && !waited && uses.acts == acts_before) wait.alone();
 }
 
@@ -180,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     __syncthreads();
     const Rings rings = divide_shared(s);
     if (threadIdx.x == 0) {
-        init_rings(s.act_slots, s.wide);
+        init_rings(s.act_slots);
         fence_for_copies();
     }
     __syncthreads();

@@ -144,13 +144,13 @@ void CudaEngine::plan_launches() {
              device_.name.c_str(), device_.shared_limit, unit);
 }
 
-// Two activation tiles per group, more for single tiles: they come from the L2 one at a time. The
-// rest is for weights, which wait for nobody.
+// Activations come from the L2 a slice at a time: some slices are on their way. The rest is for weights, which wait
+// for nobody.
 CudaEngine::Launch CudaEngine::plan_launch(int tiles, bool wide) const {
     const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
-    Launch launch = {tiles, wide ? 4 : tiles == 1 ? 16 : tiles == 8 ? 4 : 8, 0, 0};
+    Launch launch = {tiles, wide || tiles > 2 ? 4 : 8, 0, 0};
     const auto act_bytes = [&] { return launch.act_slots * tiles * sizeof(ActTile); };
-    while (launch.act_slots > (wide ? 2 : kGroups) && act_bytes() > limit * 2 / 5) launch.act_slots /= 2;
+    while (launch.act_slots > 2 && act_bytes() > limit * 2 / 5) launch.act_slots /= 2;
     const size_t others = shared_bytes(0, launch.act_slots, tiles);
     launch.ring_bytes = others < limit ? static_cast<int>((limit - others) / 128 * 128) : 0;
     launch.shared_bytes = shared_bytes(launch.ring_bytes, launch.act_slots, tiles);

@@ -45,7 +45,7 @@ enum : int32_t {
     kActFloat = 4,    // Buffers::act_f32, for generic formats
 };
 
-// One matrix. Steps of few rows: every worker (split.h) stores the pieces of its blocks, readers add
+// One matrix. Steps of few rows: every CTA (split.h) stores the pieces of its blocks, readers add
 // them; [slot][row of the step][64]. Wide steps (StepArgs::wide): [row][n_blocks * 64], the pieces
 // already added, in the same order. Generic formats (kTileRaw, kTileFloat)
 // are not split: a piece per block.

@@ -1,8 +1,8 @@
 // Weights times quantised rows: which units a group of warps multiplies, and where the sums go.
 //
 // Order of sums: integers are exact within a unit (256 inputs); the units of a piece (split.h) are
-// added in order, then the pieces of a block. Steps of few rows: a worker computes its own range of
-// units, stores pieces, and readers add them. Wide steps: a CTA takes four whole blocks and a group of
+// added in order, then the pieces of a block. Steps of few rows: a CTA computes its own range of
+// slices, stores pieces, and readers add them. Wide steps: a CTA takes a whole quad and a group of
 // rows, reads every weight once for them, and adds the same pieces in the same order itself.
 #pragma once
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_b
     const int tiles = (n_rows + 7) / 8;
     if (!s.wide) return tiles <= 4 ? tiles : 8;
     if (tiles <= 4 || s.pass_tiles == 4) return 4;
-    const unsigned quads = static_cast<unsigned>(n_blocks + kGroups - 1) / kGroups, grid = gridDim.x;
+    const unsigned quads = quads_of(n_blocks), grid = gridDim.x;
     const unsigned rounds8 = (quads * ((tiles + 7) / 8) + grid - 1) / grid * 2;
     const unsigned rounds4 = (quads * ((tiles + 3) / 4) + grid - 1) / grid;
     return rounds4 * 8 <= rounds8 * 7 ? 4 : 8;
@@ -35,14 +35,14 @@ __device__ __forceinline__ int split_cta(int first_cta) {
     return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
 }
 
-// Wide steps: the (block quad, row group) items of a matrix, dealt to the CTAs from the one after the
+// Wide steps: the (quad, row group) items of a matrix, dealt to the CTAs from the one after the
 // last item of the matrix before.
 struct WideItems {
     int n_groups, n, first;  // row groups, items, this CTA's first item
 
     __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor) {
         n_groups = (n_rows + tiles * 8 - 1) / (tiles * 8);
-        n = (n_blocks + kGroups - 1) / kGroups * n_groups;
+        n = quads_of(n_blocks) * n_groups;
         const int grid = static_cast<int>(gridDim.x);
         first = static_cast<int>(blockIdx.x) - static_cast<int>(cursor);
         if (first < 0) first += grid;
@@ -58,6 +58,14 @@ struct RingUses {
     uint32_t weights = 0, acts = 0, cursor = 0;
 };
 
+// A quad may have no block for a group: it only lets go of the activations.
+__device__ __forceinline__ void skip_units(int n, const SlotRing &acts, RingUses &uses, int lane) {
+    for (int i = 0; i < n; ++i, ++uses.acts) {
+        acts.wait_full(uses.acts);
+        if (lane == 0) acts.release(uses.acts);
+    }
+}
+
 // The next units of one output block that a group adds up.
 struct Piece {
     int n_units;
@@ -67,42 +75,46 @@ struct Piece {
     bool add;    // to what is there
 };
 
-// Steps of few rows: the worker's range, block by block.
+// Steps of few rows: the CTA's range, quad by quad.
 struct NarrowPieces {
     const StepArgs &s;
     const Gemm &gemm;
-    int worker, unit, end, n_rows;
+    const int group, n_rows;
+    RingUses &uses;
+    int cta, slice, end;
 
-    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows)
-        : s(s), gemm(gemm), n_rows(n_rows) {
-        const int cta = split_cta(gemm.first_cta);
-        worker = cta * kGroups + group;
-        const UnitRange units = worker_range(gemm.n_blocks * gemm.k_units, worker, gemm.n_ctas);
-        unit = units.begin;
-        end = units.end;
+    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, RingUses &uses)
+        : s(s), gemm(gemm), group(group), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
+        const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
+        slice = range.begin;
+        end = range.end;
     }
 
-    __device__ __forceinline__ bool next(Piece &p) {
-        if (unit >= end) return false;
-        const int block = unit / gemm.k_units;
-        p.n_units = min(end, (block + 1) * gemm.k_units) - unit;
+    __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
+        if (slice >= end) return false;
+        const int quad = static_cast<int>(static_cast<unsigned>(slice) / gemm.k_units), block = quad * kGroups + group;
+        p.n_units = min(end, (quad + 1) * gemm.k_units) - slice;
+        slice += p.n_units;
+        if (block >= gemm.n_blocks) {  // only the last quad has fewer
+            skip_units(p.n_units, acts, uses, lane);
+            return false;
+        }
         p.row_stride = kUnitOutputs;
-        p.out = gemm.out + static_cast<int64_t>(block + worker) * s.piece_rows * kUnitOutputs;
+        p.out = gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * s.piece_rows * kUnitOutputs;
         p.n_rows = n_rows;
         p.add = false;
-        unit += p.n_units;
         return true;
     }
 };
 
-// Wide steps: one block of every quad, cut where the workers of a step of few rows would begin.
+// Wide steps: one block of every quad, cut where the CTAs of a step of few rows would begin.
 struct WidePieces {
     const StepArgs &s;
     const Gemm &gemm;
-    const int group, tiles, n_rows, n_units;
+    const int group, tiles, n_rows, n_slices;
     WideItems items;
     RingUses &uses;
-    int item, unit = 0, block_end = 0, worker = 0;
+    int item, slice = 0, quad_end = 0, cta = 0;
 
     __device__ __forceinline__ WidePieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, int tiles,
                                           RingUses &uses)
@@ -111,44 +123,36 @@ struct WidePieces {
           group(group),
           tiles(tiles),
           n_rows(n_rows),
-          n_units(gemm.n_blocks * gemm.k_units),
+          n_slices(slices_of(gemm.n_blocks, gemm.k_units)),
           items(gemm.n_blocks, n_rows, tiles, uses.cursor),
           uses(uses),
           item(items.first - static_cast<int>(gridDim.x)) {}
 
-    // The quad has no block for this group: it only lets go of the activations.
-    __device__ __forceinline__ void skip_item(const SlotRing &acts, int lane) {
-        for (int k = 0; k < gemm.k_units; ++k, ++uses.acts) {
-            acts.wait_full(uses.acts);
-            if (lane == 0) acts.release(uses.acts);
-        }
-    }
-
     __device__ __forceinline__ bool next_item(const SlotRing &acts, int lane) {
         for (item += gridDim.x; item < items.n; item += gridDim.x) {
-            const int block = items.quad(item) * kGroups + group;
-            if (block < gemm.n_blocks) {
-                unit = block * gemm.k_units;
-                block_end = unit + gemm.k_units;
-                worker = worker_of(n_units, unit, gemm.n_ctas);
+            const int quad = items.quad(item);
+            if (quad * kGroups + group < gemm.n_blocks) {
+                slice = quad * gemm.k_units;
+                quad_end = slice + gemm.k_units;
+                cta = cta_of(n_slices, slice, gemm.n_ctas);
                 return true;
             }
-            skip_item(acts, lane);
+            skip_units(gemm.k_units, acts, uses, lane);
         }
         return false;
     }
 
     __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
-        const bool first = unit == block_end;
+        const bool first = slice == quad_end;
         if (first && !next_item(acts, lane)) return false;
         const int row = items.row_group(item) * tiles * 8;
         const int block = items.quad(item) * kGroups + group;
-        p.n_units = min(block_end, worker_range(n_units, worker++, gemm.n_ctas).end) - unit;
+        p.n_units = min(quad_end, cta_range(n_slices, cta++, gemm.n_ctas).end) - slice;
         p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
         p.out = gemm.out + row * p.row_stride + block * kUnitOutputs;
         p.n_rows = min(tiles * 8, n_rows - row);
         p.add = !first;
-        unit += p.n_units;
+        slice += p.n_units;
         return true;
     }
 };
@@ -197,7 +201,6 @@ __device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, 
     }
 }
 
-// acts: the group's own ring, or in wide steps the common one.
 template <int kFormat, int NT, bool kWide>
 __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, ByteRing weights,
                                             SlotRing acts, RingUses uses) {
@@ -212,8 +215,8 @@ __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm,
         WidePieces pieces(s, gemm, group, n_rows, NT, uses);
         while (pieces.next(p, acts, lane)) run(p);
     } else {
-        NarrowPieces pieces(s, gemm, group, n_rows);
-        while (pieces.next(p)) run(p);
+        NarrowPieces pieces(s, gemm, group, n_rows, uses);
+        while (pieces.next(p, acts, lane)) run(p);
     }
     return uses;
 }

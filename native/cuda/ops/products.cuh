@@ -1,4 +1,4 @@
-// Outputs of a GEMM as its readers see them: pieces added in worker order (program.h, Gemm), times the
+// Outputs of a GEMM as its readers see them: pieces added in order (program.h, Gemm), times the
 // row's factor where the input was quantised before it was known.
 #pragma once
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ const float *first_piece(const StepArgs &s, const Pro
 }
 
 __device__ __forceinline__ int64_t piece_stride(const StepArgs &s) {
-    return static_cast<int64_t>(s.piece_rows) * kUnitOutputs;
+    return static_cast<int64_t>(s.piece_rows) * kGroups * kUnitOutputs;
 }
 
 __device__ __forceinline__ void add_to(float4 &sum, const float4 &v) {

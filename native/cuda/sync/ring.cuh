@@ -127,9 +127,9 @@ __device__ __forceinline__ void fence_for_copies() {
 }
 
 // A reader must see every use of a slot: it waits for the parity of a phase, which says nothing about
-// the one before last. So each group of warps has slots of its own, and a use is counted per group.
+// the one before last. So pieces of weights belong to a group each, and all groups read every slot.
 
-// Slots of equal size; n_slots (of one group) is a power of two. Use n has slot n % n_slots.
+// Slots of equal size; n_slots is a power of two. Use n has slot n % n_slots.
 struct SlotRing {
     uint32_t slots, full, empty;  // shared addresses
     int n_slots, slot_bytes;
@@ -143,12 +143,6 @@ struct SlotRing {
     // The first round finds every slot empty.
     __device__ __forceinline__ void wait_empty(uint32_t use) const { barrier_wait(empty_of(use), parity(use) ^ 1); }
     __device__ __forceinline__ void release(uint32_t use) const { barrier_arrive(empty_of(use)); }
-
-    // The part of a group.
-    __device__ __forceinline__ SlotRing of(int group) const {
-        const uint32_t first = group * n_slots;
-        return {slots + first * slot_bytes, full + first * 8, empty + first * 8, n_slots, slot_bytes};
-    }
 };
 
 // Pieces of any size, one after the other for all groups; a piece that would cross the end begins at

@@ -1,5 +1,5 @@
 // The op lists without a GPU: every stage has its barrier, products that live at the same time do not
-// overlap, and every piece of a block has exactly one worker that writes it.
+// overlap, and every piece of a block has exactly one CTA that writes it.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -73,7 +73,7 @@ struct Range {
 
 Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
-    const int64_t slots = split ? piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas) : g.n_blocks;
+    const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
     const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
     return {g.out,
             g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
@@ -143,26 +143,32 @@ void check_forms(const Program &p) {
     }
 }
 
-// Every unit has one worker, ranges are as worker_range() says, and pieces have a slot each.
+// Every slice has one CTA, and a piece a slot of its own; a block's lie kGroups apart.
 void check_split(int n_blocks, int k_units, int n_cta) {
-    const int n = n_blocks * k_units, n_workers = kGroups * n_cta;
-    CHECK(n_cta <= most_ctas(n), "%d CTAs for %d units", n_cta, n);
-    int unit = 0;
+    const int n = slices_of(n_blocks, k_units);
+    CHECK(n_cta <= n, "%d CTAs for %d slices", n_cta, n);
+    int slice = 0;
     std::set<int> slots;
-    for (int w = 0; w < n_workers; ++w) {
-        const UnitRange range = worker_range(n, w, n_cta);
-        CHECK(range.begin == unit, "worker %d of %d x %d begins at %d", w, n_blocks, k_units, range.begin);
-        for (; unit < range.end; ++unit) {
-            CHECK(worker_of(n, unit, n_cta) == w, "unit %d: %d", unit, worker_of(n, unit, n_cta));
-            slots.insert(unit / k_units + w);
+    for (int cta = 0; cta < n_cta; ++cta) {
+        const SliceRange range = cta_range(n, cta, n_cta);
+        CHECK(range.begin == slice && range.size() > 0, "CTA %d of %d x %d begins at %d", cta, n_blocks, k_units,
+              range.begin);
+        std::set<int> mine;
+        for (; slice < range.end; ++slice) {
+            CHECK(cta_of(n, slice, n_cta) == cta, "slice %d: %d", slice, cta_of(n, slice, n_cta));
+            for (int group = 0; group < kGroups; ++group) {
+                const int block = slice / k_units * kGroups + group;
+                if (block < n_blocks) mine.insert(piece_slot(block, cta));
+            }
         }
+        for (int slot : mine) CHECK(slots.insert(slot).second, "slot %d has two pieces", slot);
     }
-    CHECK(unit == n, "%d of %d units", unit, n);
+    CHECK(slice == n, "%d of %d slices", slice, n);
     int n_pieces = 0;
     for (int b = 0; b < n_blocks; ++b) {
         const PieceSpan span = pieces_of(n, k_units, b, n_cta);
         n_pieces += span.n;
-        for (int i = 0; i < span.n; ++i) CHECK(slots.count(span.slot + i), "block %d has no piece %d", b, i);
+        for (int i = 0; i < span.n; ++i) CHECK(slots.count(span.slot + i * kGroups), "block %d has no piece %d", b, i);
     }
     CHECK(n_pieces == static_cast<int>(slots.size()), "%d pieces, %zu slots", n_pieces, slots.size());
     CHECK(*slots.rbegin() < piece_slots(n, n_blocks, n_cta), "slot %d", *slots.rbegin());
@@ -171,19 +177,19 @@ void check_split(int n_blocks, int k_units, int n_cta) {
 // Matrices side by side keep every CTA busy, none much longer than its share of the op's bytes.
 void check_shares(const Op &op, int n_cta) {
     std::vector<int64_t> bytes(n_cta, 0);
-    int64_t total = 0, unit = 0;
+    int64_t total = 0, slice = 0;
     for (int k = 0; k < op.n_gemms; ++k) {
         const Gemm &g = op.gemm[k];
-        const int n = g.n_blocks * g.k_units, per_unit = unit_bytes(g.format);
-        if (!per_unit) continue;
+        const int n = slices_of(g.n_blocks, g.k_units), per_slice = kGroups * unit_bytes(g.format);
+        if (!per_slice) continue;
         check_split(g.n_blocks, g.k_units, g.n_ctas);
         for (int cta = 0; cta < g.n_ctas; ++cta)
-            bytes.at((g.first_cta + cta) % n_cta) += int64_t{cta_range(n, cta, g.n_ctas).size()} * per_unit;
-        total += int64_t{n} * per_unit;
-        unit = std::max<int64_t>(unit, per_unit);
+            bytes.at((g.first_cta + cta) % n_cta) += int64_t{cta_range(n, cta, g.n_ctas).size()} * per_slice;
+        total += int64_t{n} * per_slice;
+        slice = std::max<int64_t>(slice, per_slice);
     }
     const int64_t most = *std::max_element(bytes.begin(), bytes.end());
-    CHECK(most <= total / n_cta + kLeastUnits * unit, "a CTA has %lld of %lld bytes", static_cast<long long>(most),
+    CHECK(most <= total / n_cta + 2 * slice, "a CTA has %lld of %lld bytes", static_cast<long long>(most),
           static_cast<long long>(total));
 }
 
@@ -191,7 +197,7 @@ void check_shares(const Op &op, int n_cta) {
 void check_launches(const Gemm &g, const ProgramLimits &limits) {
     const Range mine = written(g, limits);
     if (!unit_bytes(g.format)) return;
-    const int64_t slots = piece_slots(g.n_blocks * g.k_units, g.n_blocks, g.n_ctas);
+    const int64_t slots = piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas);
     for (int n_rows = 1; n_rows <= std::min(limits.max_rows, kNarrowTiles * 8); ++n_rows)
         CHECK(slots * narrow_tiles(n_rows) * 8 * kUnitOutputs <= mine.end - mine.begin, "%d rows of %d", n_rows,
               limits.max_rows);
@@ -235,7 +241,7 @@ void check_model(int n_cta, int max_rows, bool print) {
 int main(int argc, char **) {
     for (int n_cta : {1, 5, 82, 132})
         for (const auto &[n_blocks, k_units] : {std::pair{1, 20}, {80, 68}, {272, 20}, {16, 20}, {8, 2}, {3, 1}})
-            check_split(n_blocks, k_units, std::min(n_cta, most_ctas(n_blocks * k_units)));
+            check_split(n_blocks, k_units, std::min(n_cta, slices_of(n_blocks, k_units)));
     for (int n_cta : {82, 132})
         for (int max_rows : {8, 24, 40, 64, 512})
             check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
