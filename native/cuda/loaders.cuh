@@ -81,7 +81,7 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
     for_each_task(s, lane, [&](const LoadTask &task) {
         if (lane == 0) wait_stage(s.buf.barrier, task.stage);
         __syncwarp();
-        fence_for_copies();
+        if (s.wide) fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
         const int n_rows = gemm_rows(s, task.all_rows), n_tiles = (n_rows + 7) / 8;
         // n slices from k on, of the row tiles from `tile` on.
@@ -89,8 +89,11 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
             const int bytes = min(most_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
             for (int end = k + n; k < end; ++k, ++use) {
                 ring.wait_empty(use);
-                copy_to_slot(ring.slot(use), act + static_cast<int64_t>(k) * s.row_tiles + tile, bytes,
-                             ring.full_of(use), lane, 0);
+                const ActTile *from = act + static_cast<int64_t>(k) * s.row_tiles + tile;
+                if (s.wide)
+                    copy_to_slot(ring.slot(use), from, bytes, ring.full_of(use), lane, 0);
+                else
+                    copy_by_lanes(ring.slot(use), from, bytes, ring.full_of(use), lane);
             }
         };
         if (!s.wide) return for_each_quad(task, [&](int, int k, int n) { load(0, n_tiles, k, n); });

@@ -47,13 +47,13 @@ __device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
 }
 
 // Readers of a piece of weights are the two warps of a group, those of activations all groups.
-__device__ __forceinline__ void init_rings(int act_slots) {
+__device__ __forceinline__ void init_rings(int act_slots, bool wide) {
     for (int i = 0; i < kRingUses; ++i) {
         barrier_init(ByteRing::full(i), full_arrivals());
         barrier_init(ByteRing::empty(i), 2);
     }
     for (int i = 0; i < act_slots; ++i) {
-        barrier_init(shared_address(kActFull) + i * 8, full_arrivals());
+        barrier_init(shared_address(kActFull) + i * 8, wide ? full_arrivals() : kLaneArrivals);
         barrier_init(shared_address(kActEmpty) + i * 8, kConsumerWarps);
     }
 }
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     __syncthreads();
     const Rings rings = divide_shared(s);
     if (threadIdx.x == 0) {
-        init_rings(s.act_slots);
+        init_rings(s.act_slots, s.wide);
         fence_for_copies();
     }
     __syncthreads();

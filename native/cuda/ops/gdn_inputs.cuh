@@ -110,15 +110,13 @@ struct GdnInputs {
     __device__ __forceinline__ void load(float (&x)[kRows][kWidth], int begin) const {
         const int64_t stride = piece_stride(s), row_stride = s.wide ? at.product->row_stride : kUnitOutputs;
         const float *from[kRows];
-        float pieces[kTogether][kRows][kWidth] = {}, squares[kRows] = {};
+        float pieces[kTogether][kRows][kWidth] = {};
         const float *const step = first_piece(s, *at.product, at.span, begin + rows.step_row, at.column);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
             const int i = begin + r, n = i >= rows.n_total ? 0 : rows.of_step(i) ? at.span.n : 1;
             from[r] = step + r * row_stride;
             if (i < rows.n_accept) from[r] = finished_row(s, layer, rows.slot, i) + at.channel;
-            if (at.product->row_factor && rows.of_step(i))
-                squares[r] = load_squares(s, i + rows.step_row, threadIdx.x & 31);
 #pragma unroll
             for (int p = 0; p < kTogether; ++p)
                 if (p < n) load_floats(pieces[p][r], from[r] + p * stride);
@@ -145,7 +143,7 @@ struct GdnInputs {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
             if (!rows.of_step(begin + r)) continue;
-            const float factor = factor_of_squares(s, squares[r]);
+            const float factor = shared_factor(s, begin + r + rows.step_row, threadIdx.x & 31);
 #pragma unroll
             for (int e = 0; e < kWidth; ++e) x[r][e] *= factor;
         }

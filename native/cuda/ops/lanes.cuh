@@ -26,6 +26,17 @@ __device__ __forceinline__ Lane8 load256(const float *p, int lane) {
     return make_lane8(__ldcg(at), __ldcg(at + 4));
 }
 
+// The same; the load stays where it is, before others' uses.
+__device__ __forceinline__ Lane8 start_load256(const float *p, int lane) {
+    const float *at = p + lane_column(lane);
+    float4 a, b;
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a.x), "=f"(a.y), "=f"(a.z), "=f"(a.w) : "l"(at));
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(b.x), "=f"(b.y), "=f"(b.z), "=f"(b.w)
+                 : "l"(at + 16));
+    return make_lane8(a, b);
+}
+
 // Pieces of 256 columns of a product of one row: all of a lane's eight columns lie in one block.
 struct LanePieces {
     const float *at;  // of the lane's first column
@@ -52,14 +63,12 @@ struct LanePieces {
 // 256 columns of a product of one row.
 __device__ __noinline__ Lane8 product256(const StepArgs &s, const Product &p, PieceSpan span, int row, int column,
                                          int lane) {
-    float squares = 0;
-    if (p.row_factor) squares = load_squares(s, row, lane);
     float4 low = make_float4(0, 0, 0, 0), high = low;
     // The 27B shape has eight pieces where it has most.
     LanePieces(s, p, span, row, column, lane).add_from<8>(0, low, high);
     Lane8 out = make_lane8(low, high);
     if (p.row_factor) {
-        const float factor = factor_of_squares(s, squares);
+        const float factor = shared_factor(s, row, lane);
 #pragma unroll
         for (int i = 0; i < 8; ++i) out.v[i] *= factor;
     }
@@ -174,9 +183,10 @@ __device__ __forceinline__ void quantize_tile_row(ActTile &tile, int n, int span
         tile.sums[4 * n + s / 4][s % 4] = static_cast<int8_t>(sum >> 7);
         tile.sums[4 * n + s / 4][4 + s % 4] = static_cast<int8_t>(sum & 127);
     }
-    // As the CPU backend: 1 / (127 / amax) per 256, amax / 127 rounded to f16 per 32.
-    const float narrow = __half2float(__float2half_rn(largest / 127.0f));
-    if (t == 0) tile.scale[b][n] = zero ? 0.0f : span == 256 ? 1.0f / inverse : narrow;
+    // As the CPU backend, but for a rounding per 256: amax / 127, per 32 rounded to f16.
+    const float scale =
+        span == 256 ? largest * (1.0f / 127.0f) : __half2float(__float2half_rn(largest / 127.0f));
+    if (t == 0) tile.scale[b][n] = zero ? 0.0f : scale;
 }
 
 // The forms that the next matrices read (Op::act_forms) of columns [256 group, 256 group + 256).

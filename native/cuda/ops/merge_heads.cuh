@@ -44,7 +44,7 @@ __device__ __forceinline__ Lane8 merged_head(const MergeItem &item, int lane) {
         for (int i = 0; i < kTogether; ++i) {
             // Beyond the last: loaded again, not used.
             const float *at = item.part + min(first + i, item.n - 1) * kPartialFloats;
-            segments[i] = {__ldcg(reinterpret_cast<const float2 *>(at)), load256(at + kPartialHeader, lane)};
+            segments[i] = {__ldcg(reinterpret_cast<const float2 *>(at)), start_load256(at + kPartialHeader, lane)};
         }
 #pragma unroll
         for (int i = 0; i < kTogether; ++i) {

@@ -99,8 +99,30 @@ __device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane
     return factor_of_squares(s, load_squares(s, row, lane));
 }
 
+// In steps of few rows the factors of all rows, which the first op behind a product leaves for the ops up to the next
+// product: finding one takes half a microsecond, and there is time for it before the product is complete.
+__device__ __forceinline__ float *shared_factors() {
+    __shared__ float factors[kNarrowTiles * 8];
+    return factors;
+}
+
+// By all consumer threads, before a barrier of theirs.
+__device__ __noinline__ void share_factors(const StepArgs &s) {
+    if (s.wide) return;
+    const int lane = threadIdx.x & 31;
+    for (int row = static_cast<int>(threadIdx.x) >> 5; row < s.n_rows; row += kConsumerWarps) {
+        const float factor = row_factor(s, row, lane);
+        if (lane == 0) shared_factors()[row] = factor;
+    }
+}
+
+// The whole warp calls it.
+__device__ __forceinline__ float shared_factor(const StepArgs &s, int row, int lane) {
+    return s.wide ? row_factor(s, row, lane) : shared_factors()[row];
+}
+
 __device__ __forceinline__ float factor_of(const StepArgs &s, const Product &p, int row, int lane) {
-    return p.row_factor ? row_factor(s, row, lane) : 1.0f;
+    return p.row_factor ? shared_factor(s, row, lane) : 1.0f;
 }
 
 }  // namespace pj::cuda

@@ -75,6 +75,7 @@ __device__ __forceinline__ void rotate_head(const StepArgs &s, const Op &op, con
 // Queries to the query buffer, keys and values to their pages; one warp per head of a row.
 template <class Wait>
 __device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, const Wait &wait) {
+    if (op.input[0].row_factor) share_factors(s);
     for_each_warp_after(
         wait, s.n_rows * (s.shape.n_head + 2 * s.shape.n_head_kv),
         [&](int index, int lane) { return rotate_item(s, op, index, lane); },

@@ -142,6 +142,7 @@ __device__ __forceinline__ Lane8 gated_products(const StepArgs &s, const Op &op,
 template <class Wait>
 __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
     const int groups = op.width / 256;
+    if (op.input[0].row_factor) share_factors(s);
     for_each_warp_after(
         wait, s.n_rows * groups,
         [&](int index, int lane) {

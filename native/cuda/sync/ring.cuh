@@ -51,13 +51,15 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 #endif
 }
 
-// Arrivals that complete a full barrier: one (sm_90, plus the bytes); or one per lane when its copies are
-// there, and lane 0's own.
+// Arrivals that complete a full barrier: of bulk copies one, plus the bytes; of others one per lane when its
+// copies are there, and lane 0's own.
+constexpr int kLaneArrivals = 33;
+
 __device__ __forceinline__ int full_arrivals() {
 #if __CUDA_ARCH__ >= 900
     return 1;
 #else
-    return 33;
+    return kLaneArrivals;
 #endif
 }
 
@@ -70,7 +72,18 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
     return policy;
 }
 
-// The whole loader warp calls this; slot and full are shared addresses, bytes is a multiple of 16.
+// The whole loader warp calls these; slot and full are shared addresses, bytes is a multiple of 16.
+
+// By the lanes: sooner there than a bulk copy when it is small.
+__device__ __forceinline__ void copy_by_lanes(uint32_t slot, const void *source, int bytes, uint32_t full, int lane) {
+    for (int i = lane * 16; i < bytes; i += 32 * 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + i),
+                     "l"(static_cast<const char *>(source) + i)
+                     : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+    if (lane == 0) barrier_arrive(full);
+}
+
 // policy 0: none.
 __device__ __forceinline__ void copy_to_slot(uint32_t slot, const void *source, int bytes, uint32_t full, int lane,
                                              uint64_t policy) {
@@ -93,12 +106,7 @@ __device__ __forceinline__ void copy_to_slot(uint32_t slot, const void *source, 
     }
 #else
     (void)policy;
-    for (int i = lane * 16; i < bytes; i += 32 * 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + i),
-                     "l"(static_cast<const char *>(source) + i)
-                     : "memory");
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
-    if (lane == 0) barrier_arrive(full);
+    copy_by_lanes(slot, source, bytes, full, lane);
 #endif
 }
 
