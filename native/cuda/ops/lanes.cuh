@@ -26,17 +26,6 @@ __device__ __forceinline__ Lane8 load256(const float *p, int lane) {
     return make_lane8(__ldcg(at), __ldcg(at + 4));
 }
 
-// The same; the load stays where it is, before others' uses.
-__device__ __forceinline__ Lane8 start_load256(const float *p, int lane) {
-    const float *at = p + lane_column(lane);
-    float4 a, b;
-    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a.x), "=f"(a.y), "=f"(a.z), "=f"(a.w) : "l"(at));
-    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(b.x), "=f"(b.y), "=f"(b.z), "=f"(b.w)
-                 : "l"(at + 16));
-    return make_lane8(a, b);
-}
-
 // Pieces of 256 columns of a product of one row: all of a lane's eight columns lie in one block.
 struct LanePieces {
     const float *at;  // of the lane's first column

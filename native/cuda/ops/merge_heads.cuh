@@ -44,8 +44,9 @@ __device__ __forceinline__ Lane8 merged_head(const MergeItem &item, int lane) {
         for (int i = 0; i < kTogether; ++i) {
             // Beyond the last: loaded again, not used.
             const float *at = item.part + min(first + i, item.n - 1) * kPartialFloats;
-            segments[i] = {__ldcg(reinterpret_cast<const float2 *>(at)), start_load256(at + kPartialHeader, lane)};
+            segments[i] = {__ldcg(reinterpret_cast<const float2 *>(at)), load256(at + kPartialHeader, lane)};
         }
+        __syncwarp();  // or the assembler moves each load to its use, and they come one after the other
 #pragma unroll
         for (int i = 0; i < kTogether; ++i) {
             if (first + i >= item.n) break;
