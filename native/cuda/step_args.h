@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/sampling.h"
 #include "cuda/program.h"
 #include "cuda/tiles.h"
 #include "pyjet.h"
@@ -88,7 +89,7 @@ PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
 struct StepArgs {
     const Op *ops;
     int32_t n_ops;
-    int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits or argmax
+    int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits, argmax or a sample
     int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
     const LoadTask *tasks;               // of the tiled matrices of ops, in order
     int32_t n_tasks;
@@ -100,7 +101,7 @@ struct StepArgs {
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
-    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first
+    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS or PJ_ROW_SAMPLE first
     const int32_t *hidden_rows;  // [n_hidden]
     int32_t n_hidden;
     const pj_seq *seqs;
@@ -111,6 +112,9 @@ struct StepArgs {
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host
     const float *row_hidden;     // MTP steps: [n_rows][n_embd]
     int32_t n_logits;            // selected rows 0 .. n_logits - 1 want their logits in buf.logits
+    int32_t n_samples;           // rows to sample among them
+    const SampleRow *samples;    // [n_samples]
+    int32_t *sampled;            // [n_samples] their tokens; -1: not settled
     // [n_ops + 3]: cycles of CTA 0 after each op, at the start, then nanoseconds at start and end; null: not wanted
     long long *op_clock;
     DeviceShape shape;
