@@ -74,3 +74,26 @@ def test_preempted_answers_have_the_same_bits() -> None:
         counters = engine.counters()
     assert [len(one) for one in alone] == [236, 216]
     assert counters.preemptions > 0 and counters.tokens_recomputed > 0 and counters.pages_used == 0
+
+
+def test_device_and_host_choose_the_same_tokens(engine: LocalEngine) -> None:
+    """With n_probs the host runs the chain, without the step does."""
+    for seed in range(4):
+        sampling = SamplingParams(seed=seed, temperature=1.2, top_k=0 if seed % 2 else 40, presence_penalty=0.3)
+        asked = GenerationRequest(f"device-{seed}", tuple(range(100, 140)), sampling, max_tokens=40)
+        device = tokens(engine.submit(asked))
+        host = tokens(engine.submit(replace(asked, id=f"host-{seed}", n_probs=1)))
+        assert device == host
+        assert len(set(device)) > 4
+
+
+def test_sampled_answers_do_not_depend_on_company(engine: LocalEngine) -> None:
+    """Short and long prompts, penalties, biases and greedy requests come and go beside the one that is looked at."""
+    sampling = SamplingParams(seed=7, temperature=1.5, top_k=0, logit_bias=((101, 3.0), (7, float("-inf"))))
+    asked = GenerationRequest("alone", tuple(range(100, 150)), sampling, max_tokens=40)
+    alone = tokens(engine.submit(asked))
+    others = [engine.submit(request(i, f"first-{i}")) for i in range(2)]
+    beside = engine.submit(replace(asked, id="beside"))
+    others += [engine.submit(request(i, f"then-{i}")) for i in range(4)]
+    assert tokens(beside) == alone
+    assert all(len(tokens(stream)) == 12 for stream in others)
