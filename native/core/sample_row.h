@@ -3,15 +3,17 @@
 // Every thread of a team runs sample_row. A team has
 //
 //     for_each(n, body)          body(i) for its share of 0 .. n - 1
-//     values(logits, n, body)    body(i, logits[i]) likewise; thread i % kTeamThreads has element i
+//     values(logits, n, body)    body(i, i % kSampleGroups, logits[i]) likewise; thread i % kTeamThreads has element i
+//     value(logits, i)           logits[i]
+//     raise(own, key)            own = the larger of both, where no other thread has it
 //     sum(shared, own)           adds every thread's own number; the call of one thread does not wait for others
 //     largest(shared, own)       likewise the maximum
 //     next(shared)               adds 1 and gives the number before
 //     sync()                     waits for the others; what they wrote is there
 //
 // No vocabulary is sorted. It is dealt into 2,048 groups; the k-th largest of their maxima is no larger than the
-// k-th best logit, so few more than k candidates lie from there on, and only these are sorted. What is read twice
-// is the row; nothing that many threads write at once depends on who came first, for the sort puts it in order.
+// k-th best logit, so few more than k candidates lie from there on, in the groups whose maximum does. These are
+// sorted, so that nothing depends on which thread came first.
 #pragma once
 
 #include "core/sampling.h"
@@ -27,6 +29,7 @@ namespace pj {
 constexpr int kTeamThreads = 256;
 constexpr int kSampleGroups = 2048;
 constexpr int kMostFound = 2048;  // a power of two
+constexpr int kFewGroups = 512;
 static_assert(kSampleGroups % kTeamThreads == 0, "a group belongs to one thread");
 static_assert(PJ_MAX_CANDIDATES < kSampleGroups && PJ_MAX_CANDIDATES < kMostFound, "k-th largest of the groups");
 
@@ -39,7 +42,8 @@ struct SampleScratch {
     };
     Wide total;  // weight of the whole vocabulary
     uint32_t reached[32];
-    uint32_t best, n_found, n_below, n_probable, n_passed;
+    uint16_t few[kFewGroups];  // groups that have candidates
+    uint32_t best, n_few, n_found, n_below, n_probable, n_passed;
 };
 
 namespace sample {
@@ -50,7 +54,7 @@ PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
     team.for_each(32, [&](int i) { s.reached[i] = 0; });
     team.for_each(1, [&](int) {
         s.total = 0;
-        s.best = s.n_found = s.n_below = s.n_probable = s.n_passed = 0;
+        s.best = s.n_few = s.n_found = s.n_below = s.n_probable = s.n_passed = 0;
     });
     team.sync();
 }
@@ -84,11 +88,7 @@ PJ_TEAM_FUNCTION void restore(const Team &team, float *logits, const SampleRow &
 
 template <class Team>
 PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
-    team.values(logits, n_vocab, [&](int i, float logit) {
-        const uint32_t key = logit_key(logit);
-        uint32_t &most = s.groups[i % kSampleGroups];
-        if (key > most) most = key;
-    });
+    team.values(logits, n_vocab, [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
     uint32_t best = 0;
     team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
     team.largest(s.best, best);
@@ -110,21 +110,40 @@ PJ_TEAM_FUNCTION uint32_t kth_maximum(const Team &team, SampleScratch &s, int k)
     return bound > kLowestKey ? bound : kLowestKey + 1;
 }
 
-// All candidates from the bound on, in any order; the weight of the whole vocabulary.
 template <class Team>
-PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_vocab, uint32_t bound,
-                              bool needs_total) {
+PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32_t key, uint32_t bound) {
+    if (key < bound) return;
+    const uint32_t at = team.next(s.n_found);
+    if (at < kMostFound) s.found[at] = candidate_key(key, token);
+}
+
+// All candidates from the bound on, in any order. Few groups have any when k is small.
+template <class Team>
+PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_vocab, uint32_t bound) {
+    team.for_each(kSampleGroups, [&](int group) {
+        if (s.groups[group] < bound) return;
+        const uint32_t at = team.next(s.n_few);
+        if (at < kFewGroups) s.few[at] = static_cast<uint16_t>(group);
+    });
+    team.sync();
+    const int n_few = static_cast<int>(s.n_few), n_each = (n_vocab + kSampleGroups - 1) / kSampleGroups;
+    if (n_few <= kFewGroups)
+        team.for_each(n_few * n_each, [&](int item) {
+            const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
+            if (i < n_vocab) take(team, s, i, logit_key(team.value(logits, i)), bound);
+        });
+    else
+        team.values(logits, n_vocab, [&](int i, int, float logit) { take(team, s, i, logit_key(logit), bound); });
+    team.sync();
+}
+
+// The weight of the whole vocabulary.
+template <class Team>
+PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
     const float best = logit_of_key(s.best);
     Wide total = 0;
-    team.values(logits, n_vocab, [&](int i, float logit) {
-        const uint32_t key = logit_key(logit);
-        if (key >= bound) {
-            const uint32_t at = team.next(s.n_found);
-            if (at < kMostFound) s.found[at] = candidate_key(key, i);
-        }
-        if (needs_total) total += weight_of(logit - best);
-    });
-    if (needs_total) team.sum(s.total, total);
+    team.values(logits, n_vocab, [&](int, int, float logit) { total += weight_of(logit - best); });
+    team.sum(s.total, total);
     team.sync();
 }
 
@@ -209,7 +228,8 @@ PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *log
     if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
     const uint32_t bound = kth_maximum(team, s, row.n_keep);
     const bool needs_total = row.top_p < 1 && row.n_keep < row.n_possible && row.n_possible == n_vocab;
-    collect(team, s, logits, n_vocab, bound, needs_total);
+    collect(team, s, logits, n_vocab, bound);
+    if (needs_total) weigh_all(team, s, logits, n_vocab);
     if (s.n_found > kMostFound) return -1;
     sort(team, s);
     const int n = cut(team, s, row, n_vocab);

@@ -1,5 +1,6 @@
 #include "cpu/sample.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -20,8 +21,14 @@ struct Alone {
 
     template <class Body>
     void values(const float *logits, int n, const Body &body) const {
-        for (int i = 0; i < n; ++i) body(i, logits[i]);
+        for (int begin = 0; begin < n; begin += kSampleGroups) {
+            const int n_here = std::min(kSampleGroups, n - begin);
+            for (int i = 0; i < n_here; ++i) body(begin + i, i, logits[begin + i]);
+        }
     }
+
+    float value(const float *logits, int i) const { return logits[i]; }
+    void raise(uint32_t &own, uint32_t key) const { own = key > own ? key : own; }
 
     template <class T>
     void sum(T &shared, T own) const {

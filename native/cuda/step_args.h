@@ -112,16 +112,16 @@ struct StepArgs {
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host
     const float *row_hidden;     // MTP steps: [n_rows][n_embd]
     int32_t n_logits;            // selected rows 0 .. n_logits - 1 want their logits in buf.logits
-    int32_t n_samples;           // rows to sample among them
-    const SampleRow *samples;    // [n_samples]
-    int32_t *sampled;            // [n_samples] their tokens; -1: not settled
     // [n_ops + 3]: cycles of CTA 0 after each op, at the start, then nanoseconds at start and end; null: not wanted
     long long *op_clock;
     DeviceShape shape;
     Buffers buf;
     // Shared memory of this launch: bytes of the weight ring, slots of the activation ring (a power of
     // two); pass_tiles: row tiles that share one read of the weights.
-    int32_t ring_bytes, act_slots, pass_tiles, reserved;
+    int32_t ring_bytes, act_slots, pass_tiles;
+    int32_t n_samples;         // rows to sample among the selected rows with logits
+    const SampleRow *samples;  // [n_samples]
+    int32_t *sampled;          // [n_samples] their tokens; -1: not settled
 };
 
 // Attention is cut at absolute positions: finely where few positions are all the work there is, more

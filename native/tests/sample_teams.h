@@ -46,8 +46,11 @@ struct ThreadOfTeam {
 
     template <class Body>
     void values(const float *logits, int n_items, const Body &body) const {
-        for (int i = thread; i < n_items; i += n) body(i, logits[i]);
+        for (int i = thread; i < n_items; i += n) body(i, i % kSampleGroups, logits[i]);
     }
+
+    float value(const float *logits, int i) const { return logits[i]; }
+    void raise(uint32_t &own, uint32_t key) const { own = key > own ? key : own; }
 
     template <class T>
     void sum(T &shared, T own) const {

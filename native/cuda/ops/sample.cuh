@@ -1,4 +1,5 @@
-// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache twice.
+// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache once, and
+// again for top_p of the whole vocabulary.
 //
 // Shared memory: SampleScratch in the scratch of the ops.
 #pragma once
@@ -28,10 +29,16 @@ struct ConsumerTeam {
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) v[j] = __ldcg(logits + i + j * kTeamThreads);
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) body(i + j * kTeamThreads, v[j]);
+            for (int j = 0; j < kTogether; ++j)
+                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, v[j]);
         }
 #pragma unroll 1
-        for (; i < n; i += kTeamThreads) body(i, __ldcg(logits + i));
+        for (; i < n; i += kTeamThreads) body(i, i % kSampleGroups, __ldcg(logits + i));
+    }
+
+    __device__ __forceinline__ float value(const float *logits, int i) const { return __ldcg(logits + i); }
+    __device__ __forceinline__ void raise(uint32_t &own, uint32_t key) const {
+        if (key > own) own = key;
     }
 
     __device__ __forceinline__ void sum(uint32_t &shared, uint32_t own) const {
