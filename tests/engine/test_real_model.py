@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pyjet.assets import default_model_path
 from pyjet.engine.local import LocalEngine
 from pyjet.engine.process import EngineProcess
-from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent, TokenProbs
+from pyjet.engine.sampling import Sampler
 from pyjet.engine.settings import EngineSettings
 
 SETTINGS = EngineSettings(
@@ -97,3 +99,23 @@ def test_sampled_answers_do_not_depend_on_company(engine: LocalEngine) -> None:
     others += [engine.submit(request(i, f"then-{i}")) for i in range(4)]
     assert tokens(beside) == alone
     assert all(len(tokens(stream)) == 12 for stream in others)
+
+
+def test_what_the_step_does_not_settle_is_sampled_on_the_host(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_host: list[Sampler] = []
+    sample = Sampler.sample
+
+    def count(self: Sampler, logits: np.ndarray) -> tuple[int, TokenProbs | None]:
+        on_host.append(self)
+        return sample(self, logits)
+
+    monkeypatch.setattr(Sampler, "sample", count)
+    few = SamplingParams(seed=3, top_k=0, top_p=0.9)
+    many = replace(few, min_keep=2000)  # more candidates than the step looks at
+    asked = GenerationRequest("few", tuple(range(100, 120)), few, max_tokens=12)
+    assert len(tokens(engine.submit(asked))) == 12 and not on_host
+    device = tokens(engine.submit(replace(asked, id="many", sampling=many)))
+    assert len(on_host) == 12 and all(sampler.device_sample is not None for sampler in on_host)
+    assert tokens(engine.submit(replace(asked, id="probs", sampling=many, n_probs=1))) == device
