@@ -2,7 +2,8 @@
 
 The engine runs in a process of its own, as under the server, and four clients read its events. Between two steps lie
 choosing tokens, planning, the arrays and, inside the native call, everything but the ops themselves: the launch and the
-copies. The ops' own time comes from a second run with profile=True.
+copies. The ops' own time comes from a second run with profile=True. All of it once for greedy answers and once, as
+`_sampled`, for answers with the server's default sampling.
 
 `--stub MS` keeps a core busy instead of computing a model: the Python part alone, on any machine.
 """
@@ -27,13 +28,14 @@ from pyjet.engine.settings import EngineSettings
 from pyjet.model.reader import load_model
 
 LOAD_SECONDS = 300.0
+SAMPLING = {"": SamplingParams(temperature=0.0), "_sampled": SamplingParams(seed=1)}  # by suffix of the figures
 _numbers = itertools.count()
 
 
-def greedy_request(n_prompt: int, n_tokens: int) -> GenerationRequest:
+def new_request(sampling: SamplingParams, n_prompt: int, n_tokens: int) -> GenerationRequest:
     number = next(_numbers)
     prompt = tuple(100 + (number * 7919 + i * 31) % 1000 for i in range(n_prompt))
-    return GenerationRequest(f"bench-{number}", prompt, SamplingParams(temperature=0.0), max_tokens=n_tokens)
+    return GenerationRequest(f"bench-{number}", prompt, sampling, max_tokens=n_tokens)
 
 
 def drain(engine: EngineClient, requests: list[GenerationRequest]) -> None:
@@ -53,31 +55,36 @@ def drain(engine: EngineClient, requests: list[GenerationRequest]) -> None:
 
 
 def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stub_ms: float) -> dict[str, Any]:
-    """The log of the steps in which all sequences decode; the first ones, which warm up, are left out."""
+    """The log of the engine's steps while it answered n_seqs requests of each kind at once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.json"
         with EngineProcess(settings, factory=logged(path, stub_ms)) as engine:
             if not engine.wait_ready(LOAD_SECONDS):
                 raise click.ClickException(f"the engine did not start: {engine.error or engine.state}")
-            drain(engine, [greedy_request(n_prompt, n_tokens) for _ in range(n_seqs)])
-        log = read_log(path)
-    steady = np.flatnonzero(log["rows"] == n_seqs)[n_tokens // 8 :]
-    return {key: value if key == "device" else value[steady] for key, value in log.items()}
+            for sampling in SAMPLING.values():
+                drain(engine, [new_request(sampling, n_prompt, n_tokens) for _ in range(n_seqs)])
+        return read_log(path)
 
 
-def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None) -> dict[str, Any]:
+def steady(log: dict[str, Any], n_seqs: int, n_tokens: int, n_sampled: int) -> dict[str, Any]:
+    """The steps in which all sequences decode, so many of them sampled; the first ones, which warm up, are left out."""
+    steps = np.flatnonzero((log["rows"] == n_seqs) & (log["sampled"] == n_sampled))[n_tokens // 8 :]
+    return {key: value if key == "device" else value[steps] for key, value in log.items()}
+
+
+def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None, suffix: str) -> dict[str, Any]:
     """Microseconds a step, medians, and the share of the wall time in which no op ran."""
     wall = np.diff(plain["begin"]) * 1e6
     python = wall - plain["step_us"][:-1]
     native = max(0.0, float(np.median(plain["step_us"]) - np.median(profiled["device_us"]))) if profiled else 0.0
     figures = {
-        "host_step_us_4seq": round(float(np.median(wall)), 1),
-        "host_python_us_4seq": round(float(np.median(python)), 1),
-        "host_python_us_4seq_p99": round(float(np.percentile(python, 99)), 1),
+        f"host_step_us_4seq{suffix}": round(float(np.median(wall)), 1),
+        f"host_python_us_4seq{suffix}": round(float(np.median(python)), 1),
+        f"host_python_us_4seq_p99{suffix}": round(float(np.percentile(python, 99)), 1),
     }
     if profiled:
-        figures["host_native_us_4seq"] = round(native, 1)
-    return {**figures, "host_gap_fraction_4seq": round(float((python.mean() + native) / wall.mean()), 4)}
+        figures[f"host_native_us_4seq{suffix}"] = round(native, 1)
+    return {**figures, f"host_gap_fraction_4seq{suffix}": round(float((python.mean() + native) / wall.mean()), 4)}
 
 
 @click.command(help=__doc__)
@@ -103,8 +110,11 @@ def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens:
         for profile in (False, True)
     )
     assert plain is not None
-    figures = {"command_host_gap": f"python -m bench.host_gap {model.name} --device {device}",
-               **summarise(plain, profiled)}  # fmt: skip
+    figures: dict[str, Any] = {"command_host_gap": f"python -m bench.host_gap {model.name} --device {device}"}
+    for suffix in SAMPLING:
+        n_sampled = sequences if suffix else 0
+        ops = steady(profiled, sequences, tokens, n_sampled) if profiled else None
+        figures |= summarise(steady(plain, sequences, tokens, n_sampled), ops, suffix)
     if out:
         record.update(out, record.identity(load_model(model), plain["device"]), figures)
     record.show(figures)

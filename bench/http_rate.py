@@ -2,9 +2,9 @@
 
 The clients ask a real pyjet-server for greedy answers to prompts of token ids; counted are the tokens that arrive while
 all of them receive some. They ignore the end of a text, as `bench.agents` does, so that answers are equally long: a ban
-on some tokens, for which the engine copies every row's logits. `_plain` is without it, `_sampled` with temperature 0.8
-and the server's other defaults. The engine alone computes the same rows, four sequences from the same positions on,
-step after step without anything between.
+on some tokens, with which a row's token is chosen as a sampled one's is. `_plain` is without it, `_sampled` with
+temperature 0.8 and the server's other defaults. The engine alone computes the same rows, four sequences from the same
+positions on, step after step without anything between.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import numpy as np
 from bench.step_rows import Rows, make_batch
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
-from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, EngineConfig, NativeEngine
+from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, ROW_SAMPLE, EngineConfig, NativeEngine
 
-ALL = ROW_LOGITS | ROW_ARGMAX | ROW_HIDDEN
+ALL = ROW_LOGITS | ROW_ARGMAX | ROW_HIDDEN | ROW_SAMPLE
 
 
 @click.command(help=__doc__)
@@ -26,7 +26,7 @@ def main(device: str, prompt: int) -> None:
 
 
 def steps(engine: NativeEngine, prompt: int) -> None:
-    """Two prompts, decode rows of both, speculative rows that are kept and dropped, copies, the MTP block."""
+    """Two prompts, decode rows of both, speculative rows that are kept and dropped, copies, samples, the MTP block."""
     n = engine.n_vocab
     engine.step(make_batch([Rows(0, prompt, 0, 0)], n))
     engine.step(make_batch([Rows(0, 1, prompt, 0, ALL), Rows(1, 9, 0, 4)], n))
@@ -39,8 +39,8 @@ def steps(engine: NativeEngine, prompt: int) -> None:
     row = make_batch([Rows(0, 2, prompt + 3, 0, ALL)], n)
     hidden = engine.step(row).hidden.copy()
     result = engine.mtp(row, np.ascontiguousarray(hidden, np.float32))
-    if (result.argmax < 0).any():
-        raise click.ClickException("a row has no best token")
+    if (result.argmax < 0).any() or (result.sampled < 0).any():
+        raise click.ClickException("a row has no best or no sampled token")
 
 
 if __name__ == "__main__":

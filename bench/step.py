@@ -4,8 +4,8 @@ Rows of several sequences at a position, and prompt chunks. Pages and states hol
 file of random weights with `bench.make_synthetic_gguf`. Nothing is timed at a position before the same rows alone and
 in company have been compared bit by bit there; the verdict is part of the figures (`is_correct`).
 
-Figures go into a flat JSON file: `ms_ROWS_rows_at_POSITION`, the ratios that `bench.bounds` checks, and, as the one
-nested entry, `ops`: the time of each kind of op, which `bench.op_table` shows.
+Figures go into a flat JSON file: `ms_ROWS_rows_at_POSITION`, the same of four sampled rows, the ratios that
+`bench.bounds` checks, and, as the one nested entry, `ops`: the time of each kind of op, which `bench.op_table` shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.step_verdict import KL_LIMIT, is_batch_invariant, kl_between
 from bench.step_work import by_op, decode_weight_bytes
 from pyjet.assets import default_model_path
 from pyjet.model.reader import Model, load_model
-from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
+from pyjet.native import ROW_SAMPLE, EngineConfig, NativeEngine, NativeError, build_info
 
 N_DECODE = 8
 PROMPT_SLOT, BASE_SLOT = N_DECODE, N_DECODE + 1  # a prompt beside the others; the state that all start from
@@ -98,7 +98,8 @@ def verdict(bench: Bench, engine: NativeEngine, positions: tuple[int, ...]) -> d
 
 
 def step_times(bench: Bench, engine: NativeEngine, positions: tuple[int, ...]) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
+    sampled = median_ms(engine, decode_rows(4, 1, positions[0], ROW_SAMPLE), bench.repeat)
+    figures: dict[str, Any] = {f"ms_4_rows_sampled_at_{positions[0]}": round(sampled, 4)}
     for position in positions:
         for rows, (n_seqs, each) in ROWS.items():
             ms = median_ms(engine, decode_rows(n_seqs, each, position), bench.repeat)
@@ -156,6 +157,7 @@ def op_times(bench: Bench, positions: tuple[int, ...]) -> dict[str, Any]:
         for position in positions
         for rows, (n_seqs, each) in ROWS.items()
     }
+    cases[f"4_rows_sampled_at_{positions[0]}"] = decode_rows(4, 1, positions[0], ROW_SAMPLE)
     cases["chunk"] = [bench.prompt_beside([])]
     with bench.open(positions, 0, profile=True) as engine:
         return {name: ops_of(bench, engine, parts) for name, parts in cases.items()}

@@ -16,7 +16,7 @@ from pyjet.engine.build import EngineFactory, build_native
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
-from pyjet.native import NativeEngine, StepBatch, StepResult
+from pyjet.native import ROW_SAMPLE, NativeEngine, StepBatch, StepResult
 
 CALIBRATION_ROUNDS = 20_000
 Progress = Callable[[str, int, int], "bool | None"]
@@ -28,14 +28,15 @@ class LoggedStepper:
     def __init__(self, stepper: Stepper, path: Path) -> None:
         self._stepper = stepper
         self._path = path
-        self._rows: list[tuple[int, float, float, float, float]] = []
+        self._rows: list[tuple[int, int, float, float, float, float]] = []
         self._op_us = 0.0
 
     def step(self, batch: StepBatch) -> StepResult:
         begin = time.perf_counter()
         result = self._stepper.step(batch)
         end = time.perf_counter()
-        self._rows.append((len(batch.tokens), begin, end, result.step_us, self._device_us()))
+        n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
+        self._rows.append((len(batch.tokens), n_sampled, begin, end, result.step_us, self._device_us()))
         return result
 
     def _device_us(self) -> float:
@@ -47,7 +48,7 @@ class LoggedStepper:
 
     def close(self) -> None:
         device = self._stepper.info().device_name if isinstance(self._stepper, NativeEngine) else "none"
-        columns = dict(zip(("rows", "begin", "end", "step_us", "device_us"), map(list, zip(*self._rows))))
+        columns = dict(zip(("rows", "sampled", "begin", "end", "step_us", "device_us"), map(list, zip(*self._rows))))
         self._path.write_text(json.dumps({"device": device, **columns}), encoding="utf-8")
         self._stepper.close()
 
@@ -67,8 +68,8 @@ class BusyStepper:
         begin = time.perf_counter()
         self._burn(self._rounds)
         none = np.empty((0, 0), np.float32)
-        argmax = np.full(len(batch.tokens), 100, np.int32)
-        return StepResult(none, none, argmax, (time.perf_counter() - begin) * 1e6)
+        tokens = np.full(len(batch.tokens), 100, np.int32)
+        return StepResult(none, none, tokens, tokens, (time.perf_counter() - begin) * 1e6)
 
     def close(self) -> None:
         pass

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyjet.native import ROW_ARGMAX, SEQ_DTYPE, SEQ_RESET, NativeEngine, StepBatch
+from pyjet.native import ROW_ARGMAX, ROW_SAMPLE, SAMPLE_DTYPE, SEQ_DTYPE, SEQ_RESET, NativeEngine, StepBatch
 
 PAGE_TOKENS = 64
 FILL_TOKENS = 2048  # of a prompt whose pages are copied to all others
+# A pj_sample with the server's defaults.
+DEFAULT_SAMPLE = np.array([(0.5, 0.95, 0.05, 0.8, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 0)], SAMPLE_DTYPE)
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ def pages_for(n_tokens: int) -> int:
     return -(-n_tokens // PAGE_TOKENS)
 
 
-def decode_rows(n_seqs: int, each: int, position: int) -> list[Rows]:
+def decode_rows(n_seqs: int, each: int, position: int, flags: int = ROW_ARGMAX) -> list[Rows]:
     """`each` rows of n_seqs sequences at one position, in slots 0, 1, ..."""
     size = pages_for(position + each)
-    return [Rows(slot, each, position, slot * size) for slot in range(n_seqs)]
+    return [Rows(slot, each, position, slot * size, flags) for slot in range(n_seqs)]
 
 
 def make_batch(parts: Sequence[Rows], n_vocab: int) -> StepBatch:
@@ -60,6 +62,7 @@ def make_batch(parts: Sequence[Rows], n_vocab: int) -> StepBatch:
         np.repeat(np.array([part.flags for part in parts], np.uint32), counts),
         seqs,
         np.concatenate([np.arange(part.n_pages, dtype=np.int32) + part.first_page for part in parts]),
+        np.repeat(DEFAULT_SAMPLE, sum(part.count for part in parts if part.flags & ROW_SAMPLE)),
     )
 
 

@@ -15,6 +15,7 @@
 #include "cpu/isa.h"
 #include "cpu/op_matmul.h"
 #include "cpu/plan.h"
+#include "cpu/sample.h"
 #ifdef PJ_HAVE_CUDA
 #include "cuda/engine.h"
 #include "cuda/memory.h"
@@ -335,6 +336,18 @@ int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_bytes, in
 int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
                          float *out) {
     return guarded([&] { pj::cpu::op_dequantize(ggml_type, weight, n_bytes, n_in, n_rows, out); });
+}
+
+int32_t pj_op_sample(const float *logits, int32_t n_vocab, const pj_sample *sample, const pj_token_count *counts,
+                     int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, int32_t *token) {
+    return guarded([&] {
+        not_null(logits, "logits");
+        not_null(sample, "sample");
+        not_null(token, "token");
+        if (n_counts) not_null(counts, "counts");
+        if (n_biases) not_null(biases, "biases");
+        *token = pj::cpu::op_sample(logits, n_vocab, *sample, counts, n_counts, biases, n_biases);
+    });
 }
 
 int32_t pj_top_indices(const float *values, int32_t n, int32_t k, int32_t *out) {

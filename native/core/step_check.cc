@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/sample_params.h"
 #include "core/status.h"
 
 namespace pj {
@@ -14,7 +15,7 @@ void in_range(const char *field, int64_t value, int64_t lowest, int64_t highest)
              static_cast<long long>(lowest), static_cast<long long>(highest));
 }
 
-constexpr uint32_t kRowFlags = PJ_ROW_LOGITS | PJ_ROW_ARGMAX | PJ_ROW_HIDDEN;
+constexpr uint32_t kRowFlags = PJ_ROW_LOGITS | PJ_ROW_ARGMAX | PJ_ROW_HIDDEN | PJ_ROW_SAMPLE;
 
 void check_arrays(const pj_step_in &in) {
     const struct {
@@ -106,16 +107,17 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
     check_arrays(in);
     if ((in.kind == PJ_STEP_MTP) != (in.row_hidden != nullptr))
         fail(PJ_ERR_ARGUMENT, "row_hidden belongs to MTP steps and to them only");
-    int n_logits = 0, n_hidden = 0, n_argmax = 0;
+    int n_logits = 0, n_hidden = 0, n_argmax = 0, n_sampled = 0;
     for (int row = 0; row < in.n_rows; ++row) {
         in_range("row_token", in.row_token[row], 0, shape.n_vocab - 1);
         in_range("row_position", in.row_position[row], 0, shape.n_ctx_train - 1);
         in_range("row_seq", in.row_seq[row], 0, in.n_seqs - 1);
         if (in.row_flags[row] & ~kRowFlags)
             fail(PJ_ERR_ARGUMENT, "row_flags of row %d is 0x%x and has unknown bits", row, in.row_flags[row]);
-        n_logits += (in.row_flags[row] & PJ_ROW_LOGITS) != 0;
+        n_logits += (in.row_flags[row] & (PJ_ROW_LOGITS | PJ_ROW_SAMPLE)) != 0;
         n_hidden += (in.row_flags[row] & PJ_ROW_HIDDEN) != 0;
         n_argmax += (in.row_flags[row] & PJ_ROW_ARGMAX) != 0;
+        n_sampled += (in.row_flags[row] & PJ_ROW_SAMPLE) != 0;
     }
     if (n_logits && (!out.logits || out.logits_rows < n_logits))
         fail(PJ_ERR_ARGUMENT, "%d rows want logits, pj_step_out holds %d", n_logits, out.logits ? out.logits_rows : 0);
@@ -123,6 +125,7 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
         fail(PJ_ERR_ARGUMENT, "%d rows want hidden rows, pj_step_out holds %d", n_hidden,
              out.hidden ? out.hidden_rows : 0);
     if (n_argmax && !out.argmax) fail(PJ_ERR_ARGUMENT, "%d rows want argmax, pj_step_out.argmax is NULL", n_argmax);
+    check_samples(in, out, n_sampled, limits.config.max_seqs * (limits.config.max_spec + 1), shape.n_vocab);
     for (int i = 0; i < in.n_page_entries; ++i) in_range("page_table", in.page_table[i], 0, limits.config.n_pages - 1);
     int rows = 0;
     std::vector<uint8_t> used(limits.config.n_state_slots, 0);

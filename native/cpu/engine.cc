@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/sample_params.h"
 #include "core/status.h"
 #include "cpu/isa.h"
+#include "cpu/sample.h"
 
 namespace pj::cpu {
 
@@ -145,17 +147,19 @@ void CpuEngine::feed_forward(const PackedBlock &b, int n_rows) {
     });
 }
 
-// Final norm, hidden rows, logits and argmax of the rows that ask for them.
+// Final norm, hidden rows, logits, argmax and sampled tokens of the rows that ask for them.
 void CpuEngine::emit(const float *norm, const PackedMatrix &head, const pj_step_in &in, pj_step_out &out) {
     const int n = shape_.n_embd;
     if (out.argmax) std::fill_n(out.argmax, in.n_rows, -1);
+    if (out.sampled) std::fill_n(out.sampled, in.n_rows, -1);
     const auto normed = [&](int row, float *to) {
         kernels_.rms_norm(ws_.x.data() + int64_t{row} * n, norm, n, shape_.rms_eps, to);
     };
     const std::vector<int> hidden = rows_with(in, PJ_ROW_HIDDEN);
     pool_.for_each(static_cast<int>(hidden.size()), [&](int i) { normed(hidden[i], out.hidden + int64_t{i} * n); });
 
-    const std::vector<int> full = rows_with(in, PJ_ROW_LOGITS), best = rows_with(in, PJ_ROW_ARGMAX, PJ_ROW_LOGITS);
+    constexpr uint32_t kLogits = PJ_ROW_LOGITS | PJ_ROW_SAMPLE;
+    const std::vector<int> full = rows_with(in, kLogits), best = rows_with(in, PJ_ROW_ARGMAX, kLogits);
     std::vector<int> rows = full;
     rows.insert(rows.end(), best.begin(), best.end());
     if (rows.empty()) return;
@@ -180,6 +184,19 @@ void CpuEngine::emit(const float *norm, const PackedMatrix &head, const pj_step_
             prepare(some);
             emit_argmax(head, some, out);
         }
+    });
+    timer_.run(Op::kSample, [&] { emit_sampled(full, in, out); });
+}
+
+// logits_rows: the rows of out.logits.
+void CpuEngine::emit_sampled(const std::vector<int> &logits_rows, const pj_step_in &in, pj_step_out &out) {
+    std::vector<int> sampled;  // indices of logits_rows
+    for (size_t i = 0; i < logits_rows.size(); ++i)
+        if (in.row_flags[logits_rows[i]] & PJ_ROW_SAMPLE) sampled.push_back(static_cast<int>(i));
+    pool_.for_each(static_cast<int>(sampled.size()), [&](int i) {
+        const SampleRow row = sample_params(in.samples[i], shape_.n_vocab, in.counts, in.biases);
+        float *logits = out.logits + int64_t{sampled[i]} * shape_.n_vocab;
+        out.sampled[logits_rows[sampled[i]]] = sample(logits, shape_.n_vocab, row);
     });
 }
 

@@ -59,6 +59,7 @@ class CpuEngine final : public Engine {
     void add_norm_rows(const float *weight, int n_rows, uint32_t forms);
     void emit(const float *norm, const PackedMatrix &head, const pj_step_in &in, pj_step_out &out);
     void emit_argmax(const PackedMatrix &head, const std::vector<int> &rows, pj_step_out &out);
+    void emit_sampled(const std::vector<int> &logits_rows, const pj_step_in &in, pj_step_out &out);
 
     // Attention (attention_layer.cc)
     void rope_tables(const pj_step_in &in);

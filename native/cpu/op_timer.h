@@ -9,7 +9,21 @@
 
 namespace pj::cpu {
 
-enum class Op { kEmbed, kNorm, kProject, kConv, kGdn, kRope, kAttention, kOutput, kFfnUp, kFfnDown, kHead, kCount };
+enum class Op {
+    kEmbed,
+    kNorm,
+    kProject,
+    kConv,
+    kGdn,
+    kRope,
+    kAttention,
+    kOutput,
+    kFfnUp,
+    kFfnDown,
+    kHead,
+    kSample,
+    kCount
+};
 
 class OpTimer {
   public:

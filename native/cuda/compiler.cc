@@ -339,6 +339,8 @@ class Compiler {
         barrier();
         const std::vector<Product> logits = gemms({&head}, Rows::kSelected, Factor::kApplied);
         reads(add(OpKind::kLogits), {logits[0]});
+        barrier();
+        add(OpKind::kSample);
         p.ops = std::move(ops_);
         p.tasks = std::move(tasks_);
         ops_.clear();

@@ -39,7 +39,7 @@ struct Program {
 
 struct Programs {
     Program trunk, mtp;                               // mtp is empty without an MTP block
-    Program trunk_rest, mtp_rest;                     // kSelect, head and kLogits for selected rows beyond max_selected
+    Program trunk_rest, mtp_rest;                     // kSelect and all after it for selected rows beyond max_selected
     std::vector<PieceSpan> pieces;                    // of every shape of matrix
     int64_t residual_floats = 0, between_floats = 0;  // needed of ProductMemory
     int act_width = 0;                                // widest quantised input

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "core/block_decode.h"
+#include "core/host_device.h"
 #include "core/quants.h"
-#include "cuda/host_device.h"
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>

@@ -7,6 +7,7 @@
 
 #include "core/quants.h"
 #include "core/rope.h"
+#include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
 #include "cuda/sequence_plans.h"
@@ -17,15 +18,30 @@ namespace {
 
 WantedRows wanted_rows(const pj_step_in &in) {
     WantedRows w;
-    for (int32_t row = 0; row < in.n_rows; ++row)
-        if (in.row_flags[row] & PJ_ROW_LOGITS) w.selected.push_back(row);
+    constexpr uint32_t kLogits = PJ_ROW_LOGITS | PJ_ROW_SAMPLE;
+    for (int32_t row = 0; row < in.n_rows; ++row) {
+        if (in.row_flags[row] & PJ_ROW_SAMPLE) w.samples.push_back(static_cast<int32_t>(w.selected.size()));
+        if (in.row_flags[row] & kLogits) w.selected.push_back(row);
+    }
     w.n_logits = static_cast<int>(w.selected.size());
     for (int32_t row = 0; row < in.n_rows; ++row) {
         const uint32_t flags = in.row_flags[row];
-        if ((flags & PJ_ROW_ARGMAX) && !(flags & PJ_ROW_LOGITS)) w.selected.push_back(row);
+        if ((flags & PJ_ROW_ARGMAX) && !(flags & kLogits)) w.selected.push_back(row);
         if (flags & PJ_ROW_HIDDEN) w.hidden.push_back(row);
     }
     return w;
+}
+
+// The samples of selected rows first .. first + n - 1.
+SampleRange samples_between(const pj_step_in &in, const WantedRows &wanted, int first, int n) {
+    const auto begin = wanted.samples.begin(), end = wanted.samples.end();
+    const auto from = std::lower_bound(begin, end, first), to = std::lower_bound(from, end, first + n);
+    SampleRange range = {static_cast<int>(from - begin), static_cast<int>(to - from), 0, 0};
+    for (int i = 0; i < range.n; ++i) {
+        range.n_counts += in.samples[range.begin + i].n_counts;
+        range.n_biases += in.samples[range.begin + i].n_biases;
+    }
+    return range;
 }
 
 // Calls body(row) for all rows. A prompt chunk's take some milliseconds: the GPU would wait for one thread.
@@ -41,6 +57,13 @@ void for_rows(int n_rows, const Body &body) {
     for (int i = 1; i < n_threads; ++i) threads.emplace_back(run, i);
     run(0);
     for (std::thread &thread : threads) thread.join();
+}
+
+// Tokens that samples change, and room for their logits before.
+size_t sample_bytes(const SampleRange &samples) {
+    return StepBlob::size_of<SampleRow>(samples.n) + StepBlob::size_of<int32_t>(samples.n) +
+           StepBlob::size_of<pj_token_count>(samples.n_counts) + StepBlob::size_of<pj_token_bias>(samples.n_biases) +
+           StepBlob::size_of<float>(samples.n_counts + samples.n_biases);
 }
 
 // What the host sends with a step.
@@ -63,7 +86,10 @@ size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected,
     const int64_t segments = segment_of(static_cast<int>(per_seq * c.page_tokens - 1)) + 1;
     const int64_t full_tiles = partial_floats / (kPartialHeader + shape.head_dim) + int64_t{c.max_rows} * shape.n_head;
     const int64_t attention = full_tiles / 8 + c.max_seqs * shape.n_head_kv * segments;
-    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape, max_selected);
+    const int samples = std::min(max_selected, most_samples(c));
+    const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
+    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape, max_selected) +
+           sample_bytes({0, samples, tokens, tokens});
 }
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
@@ -76,6 +102,7 @@ void CudaEngine::step(const pj_step_in &in, pj_step_out &out) {
     make_current();
     const WantedRows wanted = wanted_rows(in);
     if (out.argmax) std::fill_n(out.argmax, in.n_rows, -1);
+    if (out.sampled) std::fill_n(out.sampled, in.n_rows, -1);
     if (in.kind == PJ_STEP_TRUNK)
         for (int i = 0; i < in.n_seqs; ++i)
             if ((in.seqs[i].flags & PJ_SEQ_RESET) && slot_floats_)
@@ -109,7 +136,10 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
     const SequencePlans plans =
         plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
-    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_));
+    const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+    samples_ = samples_between(in, wanted, first, n_selected);
+    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_) +
+                sample_bytes(samples_));
     StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
     a = base_;
     a.op_clock = op_clock_.data();
@@ -122,13 +152,13 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.n_rows = in.n_rows;
     choose_launch(a);
     a.n_seqs = in.n_seqs;
-    a.n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+    a.n_selected = n_selected;
     a.n_logits = std::clamp(wanted.n_logits - first, 0, a.n_selected);
     a.n_hidden = first == 0 ? static_cast<int>(wanted.hidden.size()) : 0;
     const Program &program = program_of(in.kind, first == 0);
     a.ops = device_ops(program);
-    // Prompt chunks that want nothing end before the head.
-    a.n_ops = static_cast<int32_t>(program.ops.size());
+    // Prompt chunks that want nothing end before the head, steps without samples before the last op.
+    a.n_ops = static_cast<int32_t>(program.ops.size()) - (samples_.n ? 0 : 1);
     if (!a.n_selected) a.n_ops = program.n_body + (a.n_hidden ? 1 : 0);
     a.tasks = device_tasks(program);
     a.n_tasks = program.tasks_before(a.n_ops);
@@ -144,8 +174,38 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.plans = blob_.add(plans.plans.data(), in.n_seqs);
     a.attention = blob_.add(plans.attention.data(), plans.attention.size());
     a.page_table = blob_.add(in.page_table, in.n_page_entries);
+    if (samples_.n) add_samples(in, wanted, first, a);
     // Only the body of a program reads these.
     if (first == 0) add_rows(in, a);
+}
+
+// Parameters of the rows to sample, with the tokens that each changes.
+void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int first, StepArgs &a) {
+    SampleRow *device_rows;
+    pj_token_count *device_counts;
+    pj_token_bias *device_biases;
+    float *before;
+    SampleRow *rows = blob_.reserve<SampleRow>(samples_.n, &device_rows);
+    pj_token_count *counts = blob_.reserve<pj_token_count>(samples_.n_counts, &device_counts);
+    pj_token_bias *biases = blob_.reserve<pj_token_bias>(samples_.n_biases, &device_biases);
+    blob_.reserve<float>(samples_.n_counts + samples_.n_biases, &before);
+    blob_.reserve<int32_t>(samples_.n, &device_sampled_);
+    for (int i = 0; i < samples_.n; ++i) {
+        SampleRow row = sample_params(in.samples[samples_.begin + i], shape_.n_vocab, in.counts, in.biases);
+        row.logits_row = wanted.samples[samples_.begin + i] - first;
+        counts = std::copy_n(row.counts, row.n_counts, counts);
+        biases = std::copy_n(row.biases, row.n_biases, biases);
+        row.counts = device_counts;
+        row.biases = device_biases;
+        row.before = before;
+        device_counts += row.n_counts;
+        device_biases += row.n_biases;
+        before += row.n_counts + row.n_biases;
+        rows[i] = row;
+    }
+    a.samples = device_rows;
+    a.sampled = device_sampled_;
+    a.n_samples = samples_.n;
 }
 
 // The narrow launch with room for the rows, or the wide one.
@@ -185,13 +245,12 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
 void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out) {
     const char *const reading = "running a step on the GPU";
     const int n = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
-    const int n_logits = std::clamp(wanted.n_logits - first, 0, n);
     const auto copy = [&](void *host, const void *device, size_t bytes) {
         if (bytes) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), reading);
     };
     copy(best_.data(), device_best_, n * sizeof(unsigned long long));
-    const size_t logits_row = static_cast<size_t>(shape_.n_vocab) * sizeof(float);
-    if (n_logits) copy(out.logits + int64_t{first} * shape_.n_vocab, base_.buf.logits, n_logits * logits_row);
+    copy(sampled_.data(), device_sampled_, samples_.n * sizeof(int32_t));
+    copy_logits(wanted, first, out, [&](int row) { return (in.row_flags[row] & PJ_ROW_LOGITS) != 0; });
     if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
     finish(reading);
     for (int i = 0; i < n; ++i) {
@@ -199,6 +258,30 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
         if (in.row_flags[row] & PJ_ROW_ARGMAX)
             out.argmax[row] = static_cast<int32_t>(~static_cast<uint32_t>(best_.data()[i]));
     }
+    for (int i = 0; i < samples_.n; ++i)
+        out.sampled[wanted.selected[wanted.samples[samples_.begin + i]]] = sampled_.data()[i];
+    const auto is_unsettled = [&](int row) {
+        return (in.row_flags[row] & (PJ_ROW_LOGITS | PJ_ROW_SAMPLE)) == PJ_ROW_SAMPLE && out.sampled[row] < 0;
+    };
+    if (samples_.n && copy_logits(wanted, first, out, is_unsettled)) finish(reading);
+}
+
+// Starts to copy the logits of rows of the last launch; false if there are none. Neighbours go together.
+template <class Which>
+bool CudaEngine::copy_logits(const WantedRows &wanted, int first, pj_step_out &out, const Which &which) const {
+    const int end = std::min(first + max_selected_, wanted.n_logits);
+    bool any = false;
+    for (int i = first; i < end; ++i) {
+        const int begin = i;
+        while (i < end && which(wanted.selected[i])) ++i;
+        if (i == begin) continue;
+        any = true;
+        check(cudaMemcpyAsync(out.logits + int64_t{begin} * shape_.n_vocab,
+                              base_.buf.logits + int64_t{begin - first} * shape_.n_vocab,
+                              int64_t{i - begin} * shape_.n_vocab * sizeof(float), cudaMemcpyDeviceToHost, stream_),
+              "copying logits from the GPU");
+    }
+    return any;
 }
 
 // Cycles of CTA 0 per kind of op, the wait for the other CTAs included.

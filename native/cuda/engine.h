@@ -19,13 +19,23 @@ namespace pj::cuda {
 
 // Rows of a step by what they want, in the order of the outputs.
 struct WantedRows {
-    std::vector<int32_t> selected;  // logits first, then those that want the best token only
-    int n_logits = 0;
+    std::vector<int32_t> selected;  // logits and samples first, then those that want the best token only
+    int n_logits = 0;               // with logits on the device
+    std::vector<int32_t> samples;   // indices in selected
     std::vector<int32_t> hidden;
+};
+
+// Those of WantedRows::samples that one launch has.
+struct SampleRange {
+    int begin = 0, n = 0;
+    size_t n_counts = 0, n_biases = 0;  // tokens that they change
 };
 
 // Most bytes that the host sends with a step (engine.cc).
 size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);
+
+// Rows to sample of a step at most.
+inline int most_samples(const pj_config &c) { return c.max_seqs * (c.max_spec + 1); }
 
 class CudaEngine final : public Engine {
   public:
@@ -81,8 +91,11 @@ class CudaEngine final : public Engine {
     void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
+    void add_samples(const pj_step_in &in, const WantedRows &wanted, int first, StepArgs &a);
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
+    template <class Which>
+    bool copy_logits(const WantedRows &wanted, int first, pj_step_out &out, const Which &which) const;
     void add_times(const Program &program, int n_ops);
     void make_current() const;
     float *state(int slot) const { return states_.data() + slot * slot_floats_; }
@@ -115,6 +128,7 @@ class CudaEngine final : public Engine {
     DeviceBuffer<Op> ops_;
     DeviceBuffer<LoadTask> tasks_;
     PinnedBuffer<unsigned long long> best_;
+    PinnedBuffer<int32_t> sampled_;
     DeviceBuffer<long long> op_clock_;  // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;
@@ -122,6 +136,8 @@ class CudaEngine final : public Engine {
     size_t shared_bytes_ = 0;
     StepArgs *blob_args_ = nullptr, *device_args_ = nullptr;
     unsigned long long *device_best_ = nullptr;
+    int32_t *device_sampled_ = nullptr;
+    SampleRange samples_;
     std::vector<int> pending_;
     Stream stream_;
 };

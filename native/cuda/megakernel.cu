@@ -14,6 +14,7 @@
 #include "cuda/ops/merge_heads.cuh"
 #include "cuda/ops/rotate.cuh"
 #include "cuda/ops/rows.cuh"
+#include "cuda/ops/sample.cuh"
 
 namespace pj::cuda {
 
@@ -122,6 +123,8 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Ri
             return op_select(s, op, wait);
         case OpKind::kLogits:
             return op_logits(s, op, wait);
+        case OpKind::kSample:
+            return op_sample(s, wait);
     }
 }
 

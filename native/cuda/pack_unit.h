@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/quants.h"
-#include "cuda/host_device.h"
 #include "cuda/tiles.h"
 
 namespace pj::cuda {

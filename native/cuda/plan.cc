@@ -211,6 +211,7 @@ void CudaEngine::allocate() {
     floats_ = DeviceBuffer<float>(f.total, "activations");
     act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
     best_ = PinnedBuffer<unsigned long long>(max_selected_, "activations");
+    sampled_ = PinnedBuffer<int32_t>(max_selected_, "activations");
     pool_ = DeviceBuffer<uint8_t>(static_cast<size_t>(kv_.page_bytes) * config_.n_pages, "the KV pages");
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(

@@ -27,11 +27,12 @@ enum class OpKind : int32_t {
     kSwiglu,      // act = quantised silu(gate) * up
     kSelect,      // act = quantised x / rms * norm of the rows that want logits; hidden rows
     kLogits,      // logits rows from products; argmax
+    kSample,      // tokens of the rows to sample, from their logits
 };
 
 constexpr const char *kOpNames[] = {"embed",       "mtp_input", "residual",    "normalize", "gemm",
                                     "convolve",    "gdn",       "quant_heads", "rotate",    "attention",
-                                    "merge_heads", "swiglu",    "select",      "logits"};
+                                    "merge_heads", "swiglu",    "select",      "logits",    "sample"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next

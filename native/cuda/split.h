@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda/host_device.h"
+#include "core/host_device.h"
 
 namespace pj::cuda {
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/sampling.h"
 #include "cuda/program.h"
 #include "cuda/tiles.h"
 #include "pyjet.h"
@@ -88,7 +89,7 @@ PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
 struct StepArgs {
     const Op *ops;
     int32_t n_ops;
-    int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits or argmax
+    int32_t n_rows, n_seqs, n_selected;  // selected: rows that want logits, argmax or a sample
     int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
     const LoadTask *tasks;               // of the tiled matrices of ops, in order
     int32_t n_tasks;
@@ -100,7 +101,7 @@ struct StepArgs {
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
-    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS first
+    const int32_t *selected;     // [n_selected] row numbers, those with PJ_ROW_LOGITS or PJ_ROW_SAMPLE first
     const int32_t *hidden_rows;  // [n_hidden]
     int32_t n_hidden;
     const pj_seq *seqs;
@@ -117,7 +118,10 @@ struct StepArgs {
     Buffers buf;
     // Shared memory of this launch: bytes of the weight ring, slots of the activation ring (a power of
     // two); pass_tiles: row tiles that share one read of the weights.
-    int32_t ring_bytes, act_slots, pass_tiles, reserved;
+    int32_t ring_bytes, act_slots, pass_tiles;
+    int32_t n_samples;         // rows to sample among the selected rows with logits
+    const SampleRow *samples;  // [n_samples]
+    int32_t *sampled;          // [n_samples] their tokens; -1: not settled
 };
 
 // Attention is cut at absolute positions: finely where few positions are all the work there is, more

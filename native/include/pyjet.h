@@ -34,8 +34,10 @@ extern "C" {
 #define PJ_API __attribute__((visibility("default")))
 #endif
 
-#define PJ_ABI_VERSION 1
+#define PJ_ABI_VERSION 2
 #define PJ_MAX_SPEC 15
+#define PJ_MAX_CANDIDATES 1024    /* best tokens among which pj_step chooses; see PJ_ROW_SAMPLE */
+#define PJ_MAX_SAMPLE_TOKENS 1024 /* penalised tokens of a row, and biased ones                */
 
 typedef enum pj_status {
     PJ_OK = 0,
@@ -147,7 +149,8 @@ PJ_API int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj
 enum {
     PJ_ROW_LOGITS = 1, /* copy this row's logits to pj_step_out.logits              */
     PJ_ROW_ARGMAX = 2, /* write the best token (lowest id on ties) to out.argmax    */
-    PJ_ROW_HIDDEN = 4  /* copy the row after the final norm to pj_step_out.hidden   */
+    PJ_ROW_HIDDEN = 4, /* copy the row after the final norm to pj_step_out.hidden   */
+    PJ_ROW_SAMPLE = 8  /* choose a token by the row's pj_sample: to out.sampled     */
 };
 
 enum {
@@ -178,28 +181,75 @@ typedef struct pj_seq {
     uint32_t flags;     /* PJ_SEQ_*                                                             */
 } pj_seq;
 
+typedef struct pj_token_count {
+    int32_t token; /* 0..n_vocab-1                                                              */
+    int32_t count; /* how often it occurs in the penalties' window, >= 1                        */
+} pj_token_count;
+
+typedef struct pj_token_bias {
+    int32_t token; /* 0..n_vocab-1                                                              */
+    float bias;    /* added to its logit; -inf bans it, NaN is refused                          */
+} pj_token_bias;
+
+/* How the token of a row with PJ_ROW_SAMPLE is chosen. In this order: biases; penalties; the top_k
+ * best; of these, by their softmax, the fewest best ones that reach top_p; of these the ones min_p
+ * times as probable as the best; the softmax of what is left, logits divided by temperature; its
+ * running sums, best first, until one exceeds uniform times the last. The lowest id is the best of
+ * equals. The result depends on the row's logits and on this struct only and is the same on all
+ * devices for the same logits.
+ *
+ * The chain is settled when its cuts lie among the PJ_MAX_CANDIDATES best. It is not when top_k, top_p
+ * and min_p leave more or when top_k above that number decides about top_p; nor when too many logits
+ * are equal, one is NaN or infinite, or all are -inf. */
+typedef struct pj_sample {
+    double uniform;          /* the random number, 0 <= uniform < 1                              */
+    double top_p;            /* >= 1: off                                                        */
+    double min_p;            /* <= 0: off                                                        */
+    float temperature;       /* <= 0: the best                                                   */
+    float repeat_penalty;    /* logits of penalised tokens are divided (> 0) or multiplied by it */
+    float frequency_penalty; /* times the count, subtracted                                      */
+    float presence_penalty;  /* subtracted                                                       */
+    int32_t top_k;           /* <= 0: off                                                        */
+    int32_t min_keep;        /* top_p and min_p leave at least so many, >= 0                     */
+    int32_t count_begin;     /* its penalised tokens are counts[count_begin ..]                  */
+    int32_t n_counts;        /* 0..PJ_MAX_SAMPLE_TOKENS, token ids ascending                     */
+    int32_t bias_begin;      /* likewise in biases                                               */
+    int32_t n_biases;
+} pj_sample;
+
 typedef struct pj_step_in {
     int32_t kind;   /* PJ_STEP_*                                                  */
     int32_t n_rows; /* 1..max_rows                                                */
     int32_t n_seqs; /* 1..max_seqs                                                */
     int32_t n_page_entries;
-    const int32_t *row_token;    /* [n_rows] 0..n_vocab-1                                      */
-    const int32_t *row_position; /* [n_rows] absolute                                         */
-    const int32_t *row_seq;      /* [n_rows] index into seqs; rows of one sequence adjoin      */
-    const uint32_t *row_flags;   /* [n_rows] PJ_ROW_*                                          */
-    const float *row_hidden;     /* [n_rows][n_embd], PJ_STEP_MTP only, else NULL              */
-    const pj_seq *seqs;          /* [n_seqs]                                                   */
-    const int32_t *page_table;   /* [n_page_entries] page ids; a page that a step writes must
-                                  * belong to one sequence of the step only                    */
+    const int32_t *row_token;     /* [n_rows] 0..n_vocab-1                                      */
+    const int32_t *row_position;  /* [n_rows] absolute                                         */
+    const int32_t *row_seq;       /* [n_rows] index into seqs; rows of one sequence adjoin      */
+    const uint32_t *row_flags;    /* [n_rows] PJ_ROW_*                                          */
+    const float *row_hidden;      /* [n_rows][n_embd], PJ_STEP_MTP only, else NULL              */
+    const pj_seq *seqs;           /* [n_seqs]                                                   */
+    const int32_t *page_table;    /* [n_page_entries] page ids; a page that a step writes must
+                                   * belong to one sequence of the step only                    */
+    const pj_sample *samples;     /* [n_samples] of the rows with PJ_ROW_SAMPLE, in row order  */
+    const pj_token_count *counts; /* [n_counts] shared by the samples                          */
+    const pj_token_bias *biases;  /* [n_biases] likewise; arrays of length 0 may be NULL       */
+    int32_t n_samples;            /* 0..max_seqs * (max_spec + 1)                              */
+    int32_t n_counts;
+    int32_t n_biases;
+    int32_t reserved; /* 0                                                        */
 } pj_step_in;
 
 typedef struct pj_step_out {
-    float *logits;       /* [logits_rows][n_vocab]: flagged rows in row order                */
+    float *logits;       /* [logits_rows][n_vocab]: rows with PJ_ROW_LOGITS or PJ_ROW_SAMPLE,
+                          * in row order; without PJ_ROW_LOGITS written only where sampled is -1,
+                          * otherwise undefined                                              */
     float *hidden;       /* [hidden_rows][n_embd]: flagged rows in row order                 */
     int32_t *argmax;     /* [n_rows], -1 where not flagged; may be NULL if no row is flagged */
-    int32_t logits_rows; /* capacity; must hold the flagged rows                             */
+    int32_t logits_rows; /* capacity; must hold these rows                                   */
     int32_t hidden_rows; /* capacity                                                         */
     double step_us;      /* written: time inside the call                                    */
+    int32_t *sampled;    /* [n_rows], -1 where not flagged or not settled (pj_sample); may be
+                          * NULL if no row is flagged                                        */
 } pj_step_out;
 
 PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
@@ -271,6 +321,11 @@ PJ_API int32_t pj_op_matmul(int32_t ggml_type, const void *weight, uint64_t n_by
 /* Rows of a weight tensor as f32, exactly as the embedding lookup reads them. */
 PJ_API int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes, int32_t n_in, int32_t n_rows,
                                 float *out);
+
+/* The token that a step chooses from a row of n_vocab logits; -1 when the chain is not settled. Ranges of
+ * the sample are in counts and biases, which hold n_counts and n_biases entries. */
+PJ_API int32_t pj_op_sample(const float *logits, int32_t n_vocab, const pj_sample *sample, const pj_token_count *counts,
+                            int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, int32_t *token);
 
 /* Indices of the k largest of n values, best first, the lowest index first among equals, NaN after everything else;
  * 0 <= k <= n. */

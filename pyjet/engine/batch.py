@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyjet.engine.sample_rows import SampleRows
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
-from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_DTYPE, SEQ_RESET, StepBatch
+from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_DTYPE, SEQ_RESET, StepBatch
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class DecodeStep:
     sequences: list[Sequence]
     n_covered: list[int]  # positions below this are in the batch's page table
     batch: StepBatch
+    sample_rows: SampleRows  # of the batch
 
     def fits(self, plan: Rows[tuple[Sequence, int]]) -> bool:
         return len(plan) == len(self.sequences) and all(
@@ -30,6 +32,7 @@ class DecodeStep:
         """The rows that come next."""
         self.batch.tokens[:] = [sequence.generated[-1] for sequence in self.sequences]
         self.batch.positions[:] = [sequence.n_computed for sequence in self.sequences]
+        self.sample_rows.update()
         return self.batch
 
 
@@ -37,7 +40,7 @@ def wanted(sampler: Sampler) -> int:
     """Flags of a row from which a token is chosen."""
     if sampler.is_argmax:
         return ROW_ARGMAX
-    return ROW_LOGITS if sampler.lowered is None else ROW_LOGITS | ROW_ARGMAX
+    return ROW_LOGITS if sampler.device_sample is None else ROW_SAMPLE
 
 
 class BatchBuilder:
@@ -51,6 +54,7 @@ class BatchBuilder:
         self._row_flags = np.zeros(max_rows, np.uint32)
         self._seqs = np.zeros(max_seqs, SEQ_DTYPE)
         self._counting = np.arange(max_rows, dtype=np.int32)
+        self._sample_rows = SampleRows(max_seqs)
         self._decode: DecodeStep | None = None
 
     def build(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
@@ -61,16 +65,18 @@ class BatchBuilder:
         self._decode = None
         if all(sequence.is_decoding for sequence, _ in plan):
             n_covered = (batch.seqs["n_pages"] * self._page_tokens).tolist()
-            self._decode = DecodeStep([sequence for sequence, _ in plan], n_covered, batch)
+            self._decode = DecodeStep([sequence for sequence, _ in plan], n_covered, batch, self._sample_rows)
         return batch
 
     def _write(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
         row = 0
         n_pages = 0
         tables = []
+        samplers = []
         for index, (sequence, n_rows) in enumerate(plan):
             first = sequence.n_computed
-            self._write_rows(sequence, index, row, n_rows)
+            if self._write_rows(sequence, index, row, n_rows) & ROW_SAMPLE:
+                samplers.append(sequence.sampler)
             flags = SEQ_RESET if first == 0 else 0
             n_used = -(-(first + n_rows) // self._page_tokens)  # it may own more than that
             self._seqs[index] = (sequence.slot, row, n_rows, 0, 0, n_pages, n_used, flags)
@@ -85,9 +91,11 @@ class BatchBuilder:
             self._row_flags[:row],
             self._seqs[: len(plan)],
             page_table,
+            *self._sample_rows.write(samplers),
         )
 
-    def _write_rows(self, sequence: Sequence, index: int, row: int, n_rows: int) -> None:
+    def _write_rows(self, sequence: Sequence, index: int, row: int, n_rows: int) -> int:
+        """Returns the flags of the last row, the only one from which a token may be chosen."""
         first = sequence.n_computed
         end = row + n_rows
         if sequence.is_decoding:
@@ -100,5 +108,7 @@ class BatchBuilder:
             self._row_seq[row:end] = index
             self._row_flags[row:end] = 0
             if first + n_rows < sequence.n_to_read:
-                return
-        self._row_flags[end - 1] = wanted(sequence.sampler)
+                return 0
+        flags = wanted(sequence.sampler)
+        self._row_flags[end - 1] = flags
+        return flags

@@ -56,7 +56,9 @@ def min_p(candidates: Candidates, p: float, min_keep: int) -> None:
         return
     kept = np.flatnonzero(logits >= bound)
     if len(kept) >= max(min_keep, 1):
+        # Sorted, as the native chain has them: a draw then falls on the same token.
         candidates.keep(kept, is_sorted=False)
+        candidates.keep(candidates.best(len(kept)), is_sorted=True)
     else:
         candidates.keep(candidates.best(max(min_keep, 1)), is_sorted=True)
 

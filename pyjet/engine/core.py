@@ -23,7 +23,7 @@ from pyjet.engine.request import (
     TokenEvent,
     TokenProbs,
 )
-from pyjet.engine.sampling import Sampler, SamplingError
+from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.native.step import Float32Array, StepBatch, StepResult
@@ -35,13 +35,6 @@ class Stepper(Protocol):
     def step(self, batch: StepBatch) -> StepResult: ...
 
     def close(self) -> None: ...
-
-
-def choose(sampler: Sampler, best: int, logits: Float32Array) -> tuple[int, TokenProbs | None]:
-    """The next token of a row with logits; ``best`` is their first maximum where the sampler can use it."""
-    if sampler.lowered is not None and best not in sampler.lowered:
-        return best, None
-    return sampler.sample(logits)
 
 
 class EngineCore:
@@ -117,11 +110,11 @@ class EngineCore:
         return [started, self._progress(sequence)] if sequence.request.return_progress else [started]
 
     def finish(self, result: StepResult) -> list[Event]:
-        """Take the step's numbers: sample, advance, end what is done."""
+        """Take the step's numbers: tokens, or logits to sample from; advance, end what is done."""
         t_step = self._clock()
         self._count_step(result)
         events: list[Event] = []
-        argmax = result.argmax.tolist()
+        argmax, sampled = result.argmax.tolist(), result.sampled.tolist()
         row = logit_row = 0
         for sequence, n_rows in self._plan:
             row += n_rows
@@ -131,17 +124,24 @@ class EngineCore:
             if sequence.sampler.is_argmax:
                 self._take_token(sequence, argmax[row - 1], None, t_step, events)
                 continue
-            try:
-                token, probs = choose(sequence.sampler, argmax[row - 1], result.logits[logit_row])
-            except SamplingError as error:
-                self._end(sequence, "cancelled")
-                events.append(FailedEvent(sequence.request.id, str(error), "server"))
+            if sampled[row - 1] >= 0:
+                self._take_token(sequence, sampled[row - 1], None, t_step, events)
             else:
-                self._take_token(sequence, token, probs, self._clock(), events)
+                self._sample(sequence, result.logits[logit_row], events)
             logit_row += 1
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
         return events
+
+    def _sample(self, sequence: Sequence, logits: Float32Array, events: list[Event]) -> None:
+        """The next token from logits, when the step did not choose it."""
+        try:
+            token, probs = sequence.sampler.sample(logits)
+        except SamplingError as error:
+            self._end(sequence, "cancelled")
+            events.append(FailedEvent(sequence.request.id, str(error), "server"))
+        else:
+            self._take_token(sequence, token, probs, self._clock(), events)
 
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float, events: list[Event]) -> None:
         """``n_rows`` more rows are in the context."""

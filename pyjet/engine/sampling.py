@@ -1,4 +1,7 @@
-"""Chooses the next token of one request on the host: biases, the sampler chain, one draw, probabilities."""
+"""Chooses the next token of one request: biases, the sampler chain, one draw, probabilities.
+
+Where the native step can run the chain it does, and ``Sampler.sample`` is for rows that it did not settle.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import numpy as np
 
 from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates, Float32Array, Float64Array
+from pyjet.engine.device_chain import active_samplers, device_sample, merged_biases
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
+from pyjet.native.samples import COUNT_DTYPE, Records
 from pyjet.native.top_k import top_indices
 
 
@@ -21,7 +26,8 @@ class Sampler:
     """Sampling state of one request: its generator and the token counts that penalties need.
 
     The n-th token depends only on the n-th logits row, the tokens before it, the parameters and the seed: the
-    Philox generator gives one number per token.
+    Philox generator gives one number per token. That holds wherever the chain runs, except that a number next to a
+    border between two tokens may fall on either side of it.
     """
 
     def __init__(self, params: SamplingParams, n_vocab: int, *, n_probs: int = 0, post_probs: bool = False) -> None:
@@ -30,22 +36,30 @@ class Sampler:
         self.post_probs = post_probs
         seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
         self._rng = np.random.Generator(np.random.Philox(seed))
-        bias = [(token, value) for token, value in params.logit_bias if 0 <= token < n_vocab]
-        self._bias_ids = np.array([token for token, _ in bias], np.intp)
-        self._bias_values = np.array([value for _, value in bias], np.float32)
+        self._uniform: float | None = None  # the next token's, once drawn
+        self.biases = merged_biases(params.logit_bias, n_vocab)
         self._counts: Counter[int] | None = None  # of the tokens in the window
-        if self._penalises():
+        if "penalties" in active_samplers(params):
             self._counts = Counter()
         self._history: list[int] = []
-        is_greedy = self._is_greedy()
-        # The answer is always the raw logits' first maximum, so that no logits need to be read.
-        self.is_argmax = is_greedy and not len(self._bias_ids)
-        # Biases that only lower logits change nothing while the raw maximum is at another token.
-        only_lowers = is_greedy and not self.is_argmax and bool((self._bias_values <= 0).all())
-        self.lowered = frozenset(self._bias_ids.tolist()) if only_lowers else None
+        # The answer is always the raw logits' first maximum.
+        self.is_argmax = self._is_greedy() and not len(self.biases)
+        # The chain as the native step runs it; None: it needs the logits on the host.
+        self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
+
+    def uniform(self) -> float:
+        """The random number for the next token: the same until that is chosen."""
+        if self._uniform is None:
+            self._uniform = self._rng.random()
+        return self._uniform
+
+    def counts(self) -> Records | None:
+        """COUNT_DTYPE by ascending token: what penalties look at; None without penalties."""
+        return None if self._counts is None else np.array(sorted(self._counts.items()), COUNT_DTYPE)
 
     def accept(self, token: int) -> None:
-        """A token became part of the sequence; the prompt's tokens count too."""
+        """A token became part of the sequence."""
+        self._uniform = None
         if self._counts is None:
             return
         self._history.append(token)
@@ -72,16 +86,17 @@ class Sampler:
     def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""
         candidates = Candidates(logits)
-        if len(self._bias_ids):
+        if len(self.biases):
             candidates.logits = logits.copy()
-            np.add.at(candidates.logits, self._bias_ids, self._bias_values)
+            candidates.logits[self.biases["token"]] += self.biases["bias"]
         if not np.isfinite(candidates.logits.max()):
             raise SamplingError("no token can be chosen: the model's logits are not finite or logit_bias bans them all")
         for name in self.params.samplers:
             self._apply(name, candidates)
         if self.n_probs and self.post_probs:
             candidates.keep(candidates.best(len(candidates)), is_sorted=True)
-        index, total = chain.draw(candidates, self._rng.random())
+        index, total = chain.draw(candidates, self.uniform())
+        self._uniform = None
         token = candidates.token(index)
         if not self.n_probs:
             return token, None
@@ -106,11 +121,6 @@ class Sampler:
             chain.temperature(candidates, p.temperature)
         else:
             raise SamplingError(f"unknown sampler {name!r}")
-
-    def _penalises(self) -> bool:
-        p = self.params
-        changes = p.repeat_penalty != 1.0 or p.frequency_penalty != 0.0 or p.presence_penalty != 0.0
-        return "penalties" in p.samplers and p.repeat_last_n != 0 and changes
 
     def _is_greedy(self) -> bool:
         """Whether the answer is always the first maximum of the biased logits, and nothing else is asked for."""

@@ -7,11 +7,13 @@ from pyjet.native.devices import Gpu, device_count, device_name, list_gpus
 from pyjet.native.engine import EngineInfo, NativeEngine, OpTime
 from pyjet.native.library import NativeError, library_path
 from pyjet.native.memory import MemoryPlan, memory_plan, probe_memory_plan
-from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul
+from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul, sample_row
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_CANDIDATES, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE
 from pyjet.native.step import (
     ROW_ARGMAX,
     ROW_HIDDEN,
     ROW_LOGITS,
+    ROW_SAMPLE,
     SEQ_DTYPE,
     SEQ_RESET,
     StepBatch,
@@ -20,9 +22,15 @@ from pyjet.native.step import (
 from pyjet.native.top_k import top_indices
 
 __all__ = [
+    "BIAS_DTYPE",
+    "COUNT_DTYPE",
+    "MAX_CANDIDATES",
+    "MAX_SAMPLE_TOKENS",
     "ROW_ARGMAX",
     "ROW_HIDDEN",
     "ROW_LOGITS",
+    "ROW_SAMPLE",
+    "SAMPLE_DTYPE",
     "SEQ_DTYPE",
     "SEQ_RESET",
     "EngineConfig",
@@ -44,5 +52,6 @@ __all__ = [
     "matmul",
     "memory_plan",
     "probe_memory_plan",
+    "sample_row",
     "top_indices",
 ]

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from pyjet.native.config import ERR_ARGUMENT, ISAS, Isa, number_of
 from pyjet.native.library import NativeError, check_status, load_library
-from pyjet.native.step import Float32Array
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, Records
+from pyjet.native.step import Float32Array, address
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -72,3 +73,21 @@ def weight_bytes(weight: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     if weight.dtype != np.uint8:
         raise NativeError(ERR_ARGUMENT, f"weights must be raw bytes (uint8), not {weight.dtype}")
     return np.ascontiguousarray(weight).reshape(-1)
+
+
+def sample_row(logits: Float32Array, sample: Records, counts: Records, biases: Records) -> int:
+    """The token that a step would choose from float32[n_vocab] logits by SAMPLE_DTYPE[1]; -1 when it is not settled."""
+    lib = load_library()
+    token = C.c_int32(-1)
+    status = lib.pj_op_sample(
+        address("logits", logits, _FLOAT32, logits.shape),
+        logits.shape[0],
+        address("sample", sample, SAMPLE_DTYPE, (1,)),
+        address("counts", counts, COUNT_DTYPE, counts.shape),
+        len(counts),
+        address("biases", biases, BIAS_DTYPE, biases.shape),
+        len(biases),
+        C.byref(token),
+    )
+    check_status(lib, status)
+    return token.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from pyjet.native import structs
 from pyjet.native.config import ERR_ARGUMENT
 from pyjet.native.library import NativeError
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, no_biases, no_counts, no_samples
 
-ROW_LOGITS, ROW_ARGMAX, ROW_HIDDEN = 1, 2, 4
+ROW_LOGITS, ROW_ARGMAX, ROW_HIDDEN, ROW_SAMPLE = 1, 2, 4, 8
 SEQ_RESET = 1
 STEP_TRUNK, STEP_MTP = 0, 1
 
@@ -52,6 +53,9 @@ class StepBatch:
     row_flags: UInt32Array  # [R] ROW_*
     seqs: npt.NDArray[Any]  # [S] SEQ_DTYPE
     page_table: Int32Array  # [P] page ids
+    samples: npt.NDArray[Any] = field(default_factory=no_samples)  # SAMPLE_DTYPE, of the rows flagged ROW_SAMPLE
+    counts: npt.NDArray[Any] = field(default_factory=no_counts)  # COUNT_DTYPE, ranges of the samples
+    biases: npt.NDArray[Any] = field(default_factory=no_biases)  # BIAS_DTYPE, likewise
 
     @cached_property
     def c_trunk(self) -> structs.StepIn:
@@ -63,9 +67,10 @@ class StepBatch:
 class StepResult:
     """Rows in the order of the batch. The arrays are the engine's and hold only until its next step."""
 
-    logits: Float32Array  # [rows flagged ROW_LOGITS, n_vocab]
+    logits: Float32Array  # [rows flagged ROW_LOGITS or ROW_SAMPLE, n_vocab]; of the latter alone where sampled is -1
     hidden: Float32Array  # [rows flagged ROW_HIDDEN, n_embd]
     argmax: Int32Array  # [R], -1 where not flagged
+    sampled: Int32Array  # [R], -1 where not flagged or not settled
     step_us: float
 
 
@@ -94,6 +99,12 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
         None if hidden is None else address("hidden", hidden, _FLOAT32, (rows[0], n_embd)),
         address("seqs", batch.seqs, SEQ_DTYPE, batch.seqs.shape[:1]),
         address("page_table", batch.page_table, _INT32, batch.page_table.shape[:1]),
+        address("samples", batch.samples, SAMPLE_DTYPE, batch.samples.shape[:1]),
+        address("counts", batch.counts, COUNT_DTYPE, batch.counts.shape[:1]),
+        address("biases", batch.biases, BIAS_DTYPE, batch.biases.shape[:1]),
+        batch.samples.shape[0],
+        batch.counts.shape[0],
+        batch.biases.shape[0],
     )
 
 
@@ -106,17 +117,20 @@ class OutputBuffers:
         self._hidden = allocate(1, n_embd)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
         self._argmax_address = self._argmax.ctypes.data
+        self._sampled: Int32Array = np.full(max_rows, -1, np.int32)
+        self._sampled_address = self._sampled.ctypes.data
 
     def prepare(self, row_flags: UInt32Array) -> tuple[structs.StepOut, StepResult]:
         """The C structure and the views of it that the caller will read."""
-        n_logits = int(np.count_nonzero(row_flags & ROW_LOGITS))
+        n_logits = int(np.count_nonzero(row_flags & (ROW_LOGITS | ROW_SAMPLE)))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
         n_rows = row_flags.shape[0]
         self._logits = self._at_least(self._logits, n_logits)
         self._hidden = self._at_least(self._hidden, n_hidden)
         if n_rows > self._argmax.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
-        result = StepResult(self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], 0.0)
+        rows = self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], self._sampled[:n_rows]
+        result = StepResult(*rows, 0.0)
         out = structs.StepOut(
             self._logits.ctypes.data if n_logits else None,
             self._hidden.ctypes.data if n_hidden else None,
@@ -124,6 +138,7 @@ class OutputBuffers:
             n_logits,
             n_hidden,
             0.0,
+            self._sampled_address,
         )
         return out, result
 

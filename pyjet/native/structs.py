@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 Progress = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_char_p, C.c_uint64, C.c_uint64)
 
@@ -106,6 +106,44 @@ class Seq(C.Structure):
     ]
 
 
+class TokenCount(C.Structure):
+    """pj_token_count"""
+
+    _fields_ = [
+        ("token", C.c_int32),
+        ("count", C.c_int32),
+    ]
+
+
+class TokenBias(C.Structure):
+    """pj_token_bias"""
+
+    _fields_ = [
+        ("token", C.c_int32),
+        ("bias", C.c_float),
+    ]
+
+
+class Sample(C.Structure):
+    """pj_sample"""
+
+    _fields_ = [
+        ("uniform", C.c_double),
+        ("top_p", C.c_double),
+        ("min_p", C.c_double),
+        ("temperature", C.c_float),
+        ("repeat_penalty", C.c_float),
+        ("frequency_penalty", C.c_float),
+        ("presence_penalty", C.c_float),
+        ("top_k", C.c_int32),
+        ("min_keep", C.c_int32),
+        ("count_begin", C.c_int32),
+        ("n_counts", C.c_int32),
+        ("bias_begin", C.c_int32),
+        ("n_biases", C.c_int32),
+    ]
+
+
 class StepIn(C.Structure):
     """pj_step_in; arrays as plain addresses, their types are checked in pyjet.native.step"""
 
@@ -121,6 +159,13 @@ class StepIn(C.Structure):
         ("row_hidden", C.c_void_p),
         ("seqs", C.c_void_p),
         ("page_table", C.c_void_p),
+        ("samples", C.c_void_p),
+        ("counts", C.c_void_p),
+        ("biases", C.c_void_p),
+        ("n_samples", C.c_int32),
+        ("n_counts", C.c_int32),
+        ("n_biases", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 
@@ -134,6 +179,7 @@ class StepOut(C.Structure):
         ("logits_rows", C.c_int32),
         ("hidden_rows", C.c_int32),
         ("step_us", C.c_double),
+        ("sampled", C.c_void_p),
     ]
 
 
@@ -169,6 +215,9 @@ BY_C_NAME: dict[str, type[C.Structure]] = {
     "pj_config": Config,
     "pj_memory_plan": MemoryPlan,
     "pj_seq": Seq,
+    "pj_token_count": TokenCount,
+    "pj_token_bias": TokenBias,
+    "pj_sample": Sample,
     "pj_step_in": StepIn,
     "pj_step_out": StepOut,
     "pj_info": Info,
@@ -207,5 +256,9 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         + [C.c_int32, C.c_int32, C.POINTER(C.c_double)],
     ),
     "pj_op_dequantize": (C.c_int32, [C.c_int32, C.c_void_p, C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
+    "pj_op_sample": (
+        C.c_int32,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_int32, C.POINTER(C.c_int32)],
+    ),
     "pj_top_indices": (C.c_int32, [C.c_void_p, C.c_int32, C.c_int32, C.c_void_p]),
 }

@@ -1,7 +1,8 @@
 """A stepper in pure Python that punishes scheduling mistakes.
 
 Logits are a hash of all tokens of the sequence, read back from the pages and from the state slot, so a wrong page, a
-wrong slot, a row too many or too few changes the answer. Violations of the C ABI's rules raise.
+wrong slot, a row too many or too few changes the answer. Violations of the C ABI's rules raise. Rows to sample are
+sampled by the library, but after every fourth token the chain counts as not settled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.settings import EngineSettings
-from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, SEQ_RESET, StepBatch, StepResult
+from pyjet.native.ops import sample_row
+from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_RESET, StepBatch, StepResult
 
 N_VOCAB = 48
 LIMITS = EngineLimits(n_slots=3, n_ctx_slot=40, n_ctx_total=96, n_vocab=N_VOCAB, max_rows=8, page_tokens=4)
@@ -48,6 +50,7 @@ class FakeNative:
         self.delay = 0.0
         self.steps: list[int] = []  # rows of each step
         self.companies: list[int] = []  # sequences of each step
+        self.n_sampled = self.n_unsettled = 0  # rows
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
         self.states: list[list[int]] = [[] for _ in range(limits.n_slots)]
@@ -61,14 +64,15 @@ class FakeNative:
         self._check(batch)
         self.steps.append(len(batch.tokens))
         self.companies.append(len(batch.seqs))
-        argmax = np.full(len(batch.tokens), -1, np.int32)
+        argmax, sampled = np.full((2, len(batch.tokens)), -1, np.int32)
         logits = [
             row
             for index, seq in enumerate(batch.seqs)
-            for row in self._run(batch, index, {name: int(seq[name]) for name in seq.dtype.names}, argmax)
+            for row in self._run(batch, index, {name: int(seq[name]) for name in seq.dtype.names}, argmax, sampled)
         ]
         hidden = np.empty((0, 1), np.float32)
-        return StepResult(np.array(logits, np.float32).reshape(-1, self.limits.n_vocab), hidden, argmax, 1.0)
+        rows = np.array(logits, np.float32).reshape(-1, self.limits.n_vocab)
+        return StepResult(rows, hidden, argmax, sampled, 1.0)
 
     def _check(self, batch: StepBatch) -> None:
         n = len(batch.tokens)
@@ -79,9 +83,13 @@ class FakeNative:
         tables = [set(batch.page_table[s["page_begin"] : s["page_begin"] + s["n_pages"]].tolist()) for s in batch.seqs]
         require(sum(map(len, tables)) == len(set().union(*tables)), "two sequences share a page")
         require(sum(int(s["n_rows"]) for s in batch.seqs) == n, "rows that belong to no sequence")
+        n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
+        require(len(batch.samples) == n_sampled, f"{len(batch.samples)} samples for {n_sampled} rows")
         require(bool((batch.tokens >= 0).all() and (batch.tokens < self.limits.n_vocab).all()), "token ids")
 
-    def _run(self, batch: StepBatch, index: int, seq: dict[str, int], argmax: np.ndarray) -> list[np.ndarray]:
+    def _run(
+        self, batch: StepBatch, index: int, seq: dict[str, int], argmax: np.ndarray, sampled: np.ndarray
+    ) -> list[np.ndarray]:
         state = self.states[seq["state_slot"]]
         if seq["flags"] & SEQ_RESET:
             state.clear()
@@ -98,9 +106,22 @@ class FakeNative:
             values = fake_logits(state, self.limits.n_vocab) if batch.row_flags[row] else None
             if batch.row_flags[row] & ROW_ARGMAX:
                 argmax[row] = int(np.argmax(values))
-            if batch.row_flags[row] & ROW_LOGITS:
-                logits.append(values)
+            if batch.row_flags[row] & ROW_SAMPLE:
+                sampled[row] = self._sample(batch, row, values)
+            if batch.row_flags[row] & (ROW_LOGITS | ROW_SAMPLE):
+                is_written = sampled[row] < 0 or batch.row_flags[row] & ROW_LOGITS
+                logits.append(values if is_written else np.full_like(values, np.nan))
         return logits
+
+    def _sample(self, batch: StepBatch, row: int, logits: np.ndarray) -> int:
+        n_before = int(np.count_nonzero(batch.row_flags[:row] & ROW_SAMPLE))
+        one = batch.samples[n_before : n_before + 1]
+        token = sample_row(logits, one, batch.counts, batch.biases)
+        if batch.positions[row] % 4 == 3:
+            token = -1
+        self.n_sampled += token >= 0
+        self.n_unsettled += token < 0
+        return token
 
     def close(self) -> None:
         self.closed = True

@@ -197,3 +197,19 @@ def test_time_limit_ends_an_answer() -> None:
         now[0] += 1.0
         run.note(events + run.core.finish(run.native.step(batch)))
     assert (run.last("a").reason, len(run.tokens("a"))) == ("limit", 4)
+
+
+def test_tokens_come_from_the_step_and_from_logits_where_it_did_not_settle_them() -> None:
+    """The same answers beside requests that need their logits, the best token only, or are still being read."""
+    run = Run(n_slots=3, n_ctx_total=120)
+    sampled = SamplingParams(seed=4, repeat_penalty=1.2)
+    asked = {
+        "sampled": request("sampled", sampling=sampled, max_tokens=20),
+        "host": request("host", sampling=SamplingParams(seed=5, typical_p=0.9), max_tokens=20),
+        "greedy": request("greedy", prompt=tuple(range(12)), max_tokens=20),
+    }
+    run.submit(*asked.values())
+    run.drain()
+    for name, wanted in asked.items():
+        assert run.tokens(name) == expected(wanted)[0], name
+    assert run.native.n_sampled == 15 and run.native.n_unsettled == 5

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pyjet.assets import default_model_path
 from pyjet.engine.local import LocalEngine
 from pyjet.engine.process import EngineProcess
-from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent, TokenProbs
+from pyjet.engine.sampling import Sampler
 from pyjet.engine.settings import EngineSettings
 
 SETTINGS = EngineSettings(
@@ -74,3 +76,46 @@ def test_preempted_answers_have_the_same_bits() -> None:
         counters = engine.counters()
     assert [len(one) for one in alone] == [236, 216]
     assert counters.preemptions > 0 and counters.tokens_recomputed > 0 and counters.pages_used == 0
+
+
+def test_device_and_host_choose_the_same_tokens(engine: LocalEngine) -> None:
+    """With n_probs the host runs the chain, without the step does."""
+    for seed in range(4):
+        sampling = SamplingParams(seed=seed, temperature=1.2, top_k=0 if seed % 2 else 40, presence_penalty=0.3)
+        asked = GenerationRequest(f"device-{seed}", tuple(range(100, 140)), sampling, max_tokens=40)
+        device = tokens(engine.submit(asked))
+        host = tokens(engine.submit(replace(asked, id=f"host-{seed}", n_probs=1)))
+        assert device == host
+        assert len(set(device)) > 4
+
+
+def test_sampled_answers_do_not_depend_on_company(engine: LocalEngine) -> None:
+    """Short and long prompts, penalties, biases and greedy requests come and go beside the one that is looked at."""
+    sampling = SamplingParams(seed=7, temperature=1.5, top_k=0, logit_bias=((101, 3.0), (7, float("-inf"))))
+    asked = GenerationRequest("alone", tuple(range(100, 150)), sampling, max_tokens=40)
+    alone = tokens(engine.submit(asked))
+    others = [engine.submit(request(i, f"first-{i}")) for i in range(2)]
+    beside = engine.submit(replace(asked, id="beside"))
+    others += [engine.submit(request(i, f"then-{i}")) for i in range(4)]
+    assert tokens(beside) == alone
+    assert all(len(tokens(stream)) == 12 for stream in others)
+
+
+def test_what_the_step_does_not_settle_is_sampled_on_the_host(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_host: list[Sampler] = []
+    sample = Sampler.sample
+
+    def count(self: Sampler, logits: np.ndarray) -> tuple[int, TokenProbs | None]:
+        on_host.append(self)
+        return sample(self, logits)
+
+    monkeypatch.setattr(Sampler, "sample", count)
+    few = SamplingParams(seed=3, top_k=0, top_p=0.9)
+    many = replace(few, min_keep=2000)  # more candidates than the step looks at
+    asked = GenerationRequest("few", tuple(range(100, 120)), few, max_tokens=12)
+    assert len(tokens(engine.submit(asked))) == 12 and not on_host
+    device = tokens(engine.submit(replace(asked, id="many", sampling=many)))
+    assert len(on_host) == 12 and all(sampler.device_sample is not None for sampler in on_host)
+    assert tokens(engine.submit(replace(asked, id="probs", sampling=many, n_probs=1))) == device

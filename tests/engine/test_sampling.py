@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates
-from pyjet.engine.core import choose
 from pyjet.engine.request import SamplingParams
 from pyjet.engine.sampling import Sampler, SamplingError
 
@@ -244,22 +243,3 @@ def test_large_vocabulary_is_fast_enough() -> None:
         sampler.sample(logits)
         times.append(time.perf_counter() - begin)
     assert min(times) < 4e-3  # about 0.9 ms on a quiet core
-
-
-def test_greedy_with_lowered_tokens_takes_the_raw_maximum_unless_it_is_one_of_them() -> None:
-    rng = np.random.default_rng(5)
-    sampler = Sampler(SamplingParams(temperature=0.0, logit_bias=((3, float("-inf")), (7, -1.0))), 16)
-    assert sampler.lowered == {3, 7} and not sampler.is_argmax
-    n_lowered = 0
-    for _ in range(300):
-        logits = rng.integers(0, 6, 16).astype(np.float32)  # many equal maxima
-        best = int(logits.argmax())
-        n_lowered += best in sampler.lowered
-        assert choose(sampler, best, logits) == sampler.sample(logits)
-    assert n_lowered > 20
-
-
-def test_other_biases_need_the_logits() -> None:
-    assert Sampler(SamplingParams(temperature=0.0, logit_bias=((3, 1.0),)), 16).lowered is None
-    assert Sampler(SamplingParams(temperature=0.5, logit_bias=((3, -1.0),)), 16).lowered is None
-    assert Sampler(SamplingParams(temperature=0.0), 16).lowered is None

@@ -10,11 +10,22 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pyjet.native import config, structs
 from pyjet.native.library import STATUS_NAMES
-from pyjet.native.step import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, SEQ_DTYPE, SEQ_RESET, STEP_MTP, STEP_TRUNK
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_CANDIDATES, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE
+from pyjet.native.step import (
+    ROW_ARGMAX,
+    ROW_HIDDEN,
+    ROW_LOGITS,
+    ROW_SAMPLE,
+    SEQ_DTYPE,
+    SEQ_RESET,
+    STEP_MTP,
+    STEP_TRUNK,
+)
 
 HEADER = Path(__file__).parents[2] / "native" / "include" / "pyjet.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
@@ -24,6 +35,9 @@ ENUMS = {
     "PJ_ROW_LOGITS": ROW_LOGITS,
     "PJ_ROW_ARGMAX": ROW_ARGMAX,
     "PJ_ROW_HIDDEN": ROW_HIDDEN,
+    "PJ_ROW_SAMPLE": ROW_SAMPLE,
+    "PJ_MAX_CANDIDATES": MAX_CANDIDATES,
+    "PJ_MAX_SAMPLE_TOKENS": MAX_SAMPLE_TOKENS,
     "PJ_SEQ_RESET": SEQ_RESET,
     "PJ_STEP_TRUNK": STEP_TRUNK,
     "PJ_STEP_MTP": STEP_MTP,
@@ -58,7 +72,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def test_binding_has_every_struct_of_the_header() -> None:
     assert set(STRUCTS) == set(structs.BY_C_NAME)
-    assert len(STRUCTS) == 9
+    assert len(STRUCTS) == 12
 
 
 @pytest.mark.parametrize("name", sorted(structs.BY_C_NAME))
@@ -74,11 +88,21 @@ def test_constants_match(measured: dict[str, int]) -> None:
     assert {name: measured[name] for name in ENUMS} == ENUMS
 
 
-def test_numpy_record_is_pj_seq(measured: dict[str, int]) -> None:
-    assert SEQ_DTYPE.itemsize == measured["pj_seq"]
-    assert list(SEQ_DTYPE.names or ()) == header_fields("pj_seq")
-    for name, (_dtype, offset, *_rest) in (SEQ_DTYPE.fields or {}).items():
-        assert offset == measured[f"pj_seq.{name}"]
+@pytest.mark.parametrize(
+    "struct, dtype",
+    [
+        ("pj_seq", SEQ_DTYPE),
+        ("pj_sample", SAMPLE_DTYPE),
+        ("pj_token_count", COUNT_DTYPE),
+        ("pj_token_bias", BIAS_DTYPE),
+    ],
+)
+def test_numpy_records(struct: str, dtype: np.dtype, measured: dict[str, int]) -> None:
+    assert dtype.itemsize == measured[struct]
+    assert list(dtype.names or ()) == header_fields(struct)
+    for name, (field_dtype, offset, *_rest) in (dtype.fields or {}).items():
+        assert offset == measured[f"{struct}.{name}"]
+        assert field_dtype == np.dtype(dict(structs.BY_C_NAME[struct]._fields_)[name])
 
 
 def test_every_function_has_a_prototype_with_the_right_number_of_arguments() -> None:

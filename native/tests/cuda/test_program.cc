@@ -229,7 +229,8 @@ void check_model(int n_cta, int max_rows, bool print) {
             for (int k = 0; k < op.n_gemms; ++k) check_launches(op.gemm[k], limits);
         }
     }
-    CHECK(p.trunk_rest.ops.size() == 3, "rest");
+    CHECK(p.trunk_rest.ops.size() == 4, "rest");
+    CHECK(p.trunk.ops.back().kind == OpKind::kSample, "steps without samples leave out the last op");
     check_tasks(p.trunk_rest);
     if (print)
         std::printf("%s\n%sproducts: %lld MiB\n", print_program(p.trunk).c_str(), print_program(p.mtp).c_str(),

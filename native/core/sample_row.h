@@ -1,0 +1,252 @@
+// Chooses the token of one row of logits, by one thread or by all of a CTA.
+//
+// Every thread of a team runs sample_row. A team has
+//
+//     for_each(n, body)          body(i) for its share of 0 .. n - 1
+//     values(logits, n, body)    body(i, i % kSampleGroups, logits[i]) likewise; thread i % kTeamThreads has element i
+//     value(logits, i)           logits[i]
+//     raise(own, key)            own = the larger of both, where no other thread has it
+//     sum(shared, own)           adds every thread's own number; the call of one thread does not wait for others
+//     largest(shared, own)       likewise the maximum
+//     next(shared)               adds 1 and gives the number before
+//     sync()                     waits for the others; what they wrote is there
+//
+// No vocabulary is sorted. It is dealt into 2,048 groups; the k-th largest of their maxima is no larger than the
+// k-th best logit, so few more than k candidates lie from there on, in the groups whose maximum does. These are
+// sorted, so that nothing depends on which thread came first.
+#pragma once
+
+#include "core/sampling.h"
+
+#ifdef __CUDACC__
+#define PJ_TEAM_FUNCTION __device__ __forceinline__
+#else
+#define PJ_TEAM_FUNCTION inline
+#endif
+
+namespace pj {
+
+constexpr int kTeamThreads = 256;
+constexpr int kSampleGroups = 2048;
+constexpr int kMostFound = 2048;  // a power of two
+constexpr int kFewGroups = 512;
+static_assert(kSampleGroups % kTeamThreads == 0, "a group belongs to one thread");
+static_assert(PJ_MAX_CANDIDATES < kSampleGroups && PJ_MAX_CANDIDATES < kMostFound, "k-th largest of the groups");
+
+// Shared by the team.
+struct SampleScratch {
+    Wide found[kMostFound];
+    union {
+        uint32_t groups[kSampleGroups];  // keys of their maxima
+        Wide sums[PJ_MAX_CANDIDATES];    // running sums of the candidates' weights
+    };
+    Wide total;  // weight of the whole vocabulary
+    uint32_t reached[32];
+    uint16_t few[kFewGroups];  // groups that have candidates
+    uint32_t best, n_few, n_found, n_below, n_probable, n_passed;
+};
+
+namespace sample {
+
+template <class Team>
+PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
+    team.for_each(kSampleGroups, [&](int i) { s.groups[i] = 0; });
+    team.for_each(32, [&](int i) { s.reached[i] = 0; });
+    team.for_each(1, [&](int) {
+        s.total = 0;
+        s.best = s.n_few = s.n_found = s.n_below = s.n_probable = s.n_passed = 0;
+    });
+    team.sync();
+}
+
+// Biases and penalties, in place.
+template <class Team>
+PJ_TEAM_FUNCTION void change(const Team &team, float *logits, const SampleRow &row) {
+    team.for_each(row.n_biases, [&](int i) {
+        float &logit = logits[row.biases[i].token];
+        row.before[row.n_counts + i] = logit;
+        logit += row.biases[i].bias;
+    });
+    team.sync();
+    team.for_each(row.n_counts, [&](int i) {
+        float &logit = logits[row.counts[i].token];
+        row.before[i] = logit;
+        logit = penalised(row, logit, row.counts[i].count);
+    });
+    team.sync();
+}
+
+// Undoes change().
+template <class Team>
+PJ_TEAM_FUNCTION void restore(const Team &team, float *logits, const SampleRow &row) {
+    team.sync();
+    team.for_each(row.n_counts, [&](int i) { logits[row.counts[i].token] = row.before[i]; });
+    team.sync();
+    team.for_each(row.n_biases, [&](int i) { logits[row.biases[i].token] = row.before[row.n_counts + i]; });
+    team.sync();
+}
+
+template <class Team>
+PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
+    team.values(logits, n_vocab, [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
+    uint32_t best = 0;
+    team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
+    team.largest(s.best, best);
+    team.sync();
+}
+
+// The k-th largest of the groups' maxima, or a key below all candidates when fewer groups have one.
+template <class Team>
+PJ_TEAM_FUNCTION uint32_t kth_maximum(const Team &team, SampleScratch &s, int k) {
+    uint32_t bound = 0;
+    for (int bit = 31; bit >= 0; --bit) {
+        const uint32_t next = bound | 1u << bit;
+        uint32_t n = 0;
+        team.for_each(kSampleGroups, [&](int i) { n += s.groups[i] >= next; });
+        team.sum(s.reached[bit], n);
+        team.sync();
+        if (s.reached[bit] >= static_cast<uint32_t>(k)) bound = next;
+    }
+    return bound > kLowestKey ? bound : kLowestKey + 1;
+}
+
+template <class Team>
+PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32_t key, uint32_t bound) {
+    if (key < bound) return;
+    const uint32_t at = team.next(s.n_found);
+    if (at < kMostFound) s.found[at] = candidate_key(key, token);
+}
+
+// All candidates from the bound on, in any order. Few groups have any when k is small.
+template <class Team>
+PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_vocab, uint32_t bound) {
+    team.for_each(kSampleGroups, [&](int group) {
+        if (s.groups[group] < bound) return;
+        const uint32_t at = team.next(s.n_few);
+        if (at < kFewGroups) s.few[at] = static_cast<uint16_t>(group);
+    });
+    team.sync();
+    const int n_few = static_cast<int>(s.n_few), n_each = (n_vocab + kSampleGroups - 1) / kSampleGroups;
+    if (n_few <= kFewGroups)
+        team.for_each(n_few * n_each, [&](int item) {
+            const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
+            if (i < n_vocab) take(team, s, i, logit_key(team.value(logits, i)), bound);
+        });
+    else
+        team.values(logits, n_vocab, [&](int i, int, float logit) { take(team, s, i, logit_key(logit), bound); });
+    team.sync();
+}
+
+// The weight of the whole vocabulary.
+template <class Team>
+PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
+    const float best = logit_of_key(s.best);
+    Wide total = 0;
+    team.values(logits, n_vocab, [&](int, int, float logit) { total += weight_of(logit - best); });
+    team.sum(s.total, total);
+    team.sync();
+}
+
+// Best first: a bitonic network over the next power of two.
+template <class Team>
+PJ_TEAM_FUNCTION void sort(const Team &team, SampleScratch &s) {
+    const int n = static_cast<int>(s.n_found);
+    int size = 2;
+    while (size < n) size *= 2;
+    team.for_each(size - n, [&](int i) { s.found[n + i] = 0; });
+    team.sync();
+    for (int width = 2; width <= size; width *= 2)
+        for (int stride = width / 2; stride > 0; stride /= 2) {
+            team.for_each(size / 2, [&](int pair) {
+                const int i = (pair & ~(stride - 1)) * 2 + (pair & (stride - 1));
+                const Wide a = s.found[i], b = s.found[i + stride];
+                if ((a < b) == ((i & width) == 0)) {
+                    s.found[i] = b;
+                    s.found[i + stride] = a;
+                }
+            });
+            team.sync();
+        }
+}
+
+// sums[i] = weight(0) + ... + weight(i), after Sklansky: what a round reads it does not write.
+template <class Team, class Weight>
+PJ_TEAM_FUNCTION void add_up(const Team &team, SampleScratch &s, int n, const Weight &weight) {
+    team.for_each(n, [&](int i) { s.sums[i] = weight(logit_of(s.found[i])); });
+    team.sync();
+    for (int width = 1; width < n; width *= 2) {
+        team.for_each(n, [&](int i) {
+            if (i & width) s.sums[i] += s.sums[(i & ~(width - 1)) - 1];
+        });
+        team.sync();
+    }
+}
+
+// How many of the sorted candidates the cuts leave, -1: that is not certain.
+template <class Team>
+PJ_TEAM_FUNCTION int cut(const Team &team, SampleScratch &s, const SampleRow &row, int n_vocab) {
+    const int n_found = static_cast<int>(s.n_found);
+    const int n = n_found < row.n_keep ? n_found : row.n_keep;
+    const bool is_complete = n < row.n_keep || n == row.n_possible;
+    const float best = logit_of_key(s.best), least = best + row.log_min_p;
+    if (row.top_p < 1) {
+        // The probabilities that top_p adds up are those after top_k.
+        if (!is_complete && row.n_possible < n_vocab) return -1;
+        add_up(team, s, n, [&](float logit) { return weight_of(logit - best); });
+        const Wide total = is_complete ? s.sums[n - 1] : s.total;
+        uint32_t n_below = 0;
+        team.for_each(n, [&](int i) { n_below += below_top_p(row, s.sums[i], total); });
+        team.sum(s.n_below, n_below);
+    }
+    uint32_t n_probable = 0;
+    team.for_each(n, [&](int i) { n_probable += logit_of(s.found[i]) >= least; });
+    team.sum(s.n_probable, n_probable);
+    team.sync();
+    return n_left(row, {n, is_complete, static_cast<int>(s.n_below), static_cast<int>(s.n_probable)});
+}
+
+// One of the n best.
+template <class Team>
+PJ_TEAM_FUNCTION int draw(const Team &team, SampleScratch &s, const SampleRow &row, int n) {
+    const float best = logit_of_key(s.best) / row.temperature;
+    add_up(team, s, n, [&](float logit) { return weight_of(logit / row.temperature - best); });
+    const Wide total = s.sums[n - 1];
+    if (total == 0) return -1;  // such a low temperature that a quotient overflowed
+    const Wide sum = drawn_sum(row.uniform, total);
+    uint32_t n_passed = 0;
+    team.for_each(n, [&](int i) { n_passed += s.sums[i] <= sum; });
+    team.sum(s.n_passed, n_passed);
+    team.sync();
+    return token_of(s.found[s.n_passed]);
+}
+
+template <class Team>
+PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *logits, int n_vocab,
+                            const SampleRow &row) {
+    clear(team, s);
+    find_maxima(team, s, logits, n_vocab);
+    if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
+    const uint32_t bound = kth_maximum(team, s, row.n_keep);
+    const bool needs_total = row.top_p < 1 && row.n_keep < row.n_possible && row.n_possible == n_vocab;
+    collect(team, s, logits, n_vocab, bound);
+    if (needs_total) weigh_all(team, s, logits, n_vocab);
+    if (s.n_found > kMostFound) return -1;
+    sort(team, s);
+    const int n = cut(team, s, row, n_vocab);
+    return n < 0 ? -1 : draw(team, s, row, n);
+}
+
+}  // namespace sample
+
+// Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). The logits are changed
+// meanwhile and are afterwards what they were.
+template <class Team>
+PJ_TEAM_FUNCTION int sample_row(const Team &team, SampleScratch &scratch, float *logits, int n_vocab,
+                                const SampleRow &row) {
+    sample::change(team, logits, row);
+    const int token = sample::choose(team, scratch, logits, n_vocab, row);
+    sample::restore(team, logits, row);
+    return token;
+}
+
+}  // namespace pj

@@ -1,0 +1,60 @@
+#include "cpu/sample.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "core/sample_params.h"
+#include "core/sample_row.h"
+#include "core/status.h"
+
+namespace pj::cpu {
+
+namespace {
+
+// A team of one.
+struct Alone {
+    template <class Body>
+    void for_each(int n, const Body &body) const {
+        for (int i = 0; i < n; ++i) body(i);
+    }
+
+    template <class Body>
+    void values(const float *logits, int n, const Body &body) const {
+        for (int begin = 0; begin < n; begin += kSampleGroups) {
+            const int n_here = std::min(kSampleGroups, n - begin);
+            for (int i = 0; i < n_here; ++i) body(begin + i, i, logits[begin + i]);
+        }
+    }
+
+    float value(const float *logits, int i) const { return logits[i]; }
+    void raise(uint32_t &own, uint32_t key) const { own = key > own ? key : own; }
+
+    template <class T>
+    void sum(T &shared, T own) const {
+        shared += own;
+    }
+
+    void largest(uint32_t &shared, uint32_t own) const { shared = own > shared ? own : shared; }
+    uint32_t next(uint32_t &shared) const { return shared++; }
+    void sync() const {}
+};
+
+}  // namespace
+
+int sample(float *logits, int n_vocab, SampleRow row) {
+    std::vector<float> before(row.n_counts + row.n_biases);
+    row.before = before.data();
+    const auto scratch = std::make_unique<SampleScratch>();
+    return sample_row(Alone(), *scratch, logits, n_vocab, row);
+}
+
+int op_sample(const float *logits, int n_vocab, const pj_sample &sample, const pj_token_count *counts, int n_counts,
+              const pj_token_bias *biases, int n_biases) {
+    if (n_vocab < 1) fail(PJ_ERR_ARGUMENT, "n_vocab is %d", n_vocab);
+    check_sample(sample, 0, n_vocab, counts, n_counts, biases, n_biases);
+    std::vector<float> copy(logits, logits + n_vocab);
+    return cpu::sample(copy.data(), n_vocab, sample_params(sample, n_vocab, counts, biases));
+}
+
+}  // namespace pj::cpu

@@ -1,0 +1,76 @@
+// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache once, and
+// again for top_p of the whole vocabulary.
+//
+// Shared memory: SampleScratch in the scratch of the ops.
+#pragma once
+
+#include "core/sample_row.h"
+
+namespace pj::cuda {
+
+static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
+static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
+
+struct ConsumerTeam {
+    template <class Body>
+    __device__ __forceinline__ void for_each(int n, const Body &body) const {
+#pragma unroll 1
+        for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
+    }
+
+    // The loads of 16 elements on their way together. Other CTAs have written them in this launch.
+    template <class Body>
+    __device__ __forceinline__ void values(const float *logits, int n, const Body &body) const {
+        constexpr int kTogether = 16;
+        int i = threadIdx.x;
+#pragma unroll 1
+        for (; i + (kTogether - 1) * kTeamThreads < n; i += kTogether * kTeamThreads) {
+            float v[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) v[j] = __ldcg(logits + i + j * kTeamThreads);
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j)
+                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, v[j]);
+        }
+#pragma unroll 1
+        for (; i < n; i += kTeamThreads) body(i, i % kSampleGroups, __ldcg(logits + i));
+    }
+
+    __device__ __forceinline__ float value(const float *logits, int i) const { return __ldcg(logits + i); }
+    __device__ __forceinline__ void raise(uint32_t &own, uint32_t key) const {
+        if (key > own) own = key;
+    }
+
+    __device__ __forceinline__ void sum(uint32_t &shared, uint32_t own) const {
+        own = __reduce_add_sync(~0u, own);
+        if (threadIdx.x % 32 == 0) atomicAdd(&shared, own);
+    }
+
+    __device__ __forceinline__ void sum(Wide &shared, Wide own) const {
+        for (int step = 16; step > 0; step /= 2) own += __shfl_xor_sync(~0u, own, step);
+        if (threadIdx.x % 32 == 0) atomicAdd(&shared, own);
+    }
+
+    __device__ __forceinline__ void largest(uint32_t &shared, uint32_t own) const {
+        own = __reduce_max_sync(~0u, own);
+        if (threadIdx.x % 32 == 0) atomicMax(&shared, own);
+    }
+
+    __device__ __forceinline__ uint32_t next(uint32_t &shared) const { return atomicAdd(&shared, 1u); }
+    __device__ __forceinline__ void sync() const { consumers_sync(); }
+};
+
+template <class Wait>
+__device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
+    wait();
+    SampleScratch &scratch = *reinterpret_cast<SampleScratch *>(scratch_memory());
+#pragma unroll 1
+    for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x) {
+        const SampleRow row = s.samples[i];
+        float *logits = s.buf.logits + int64_t{row.logits_row} * s.shape.n_vocab;
+        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row);
+        if (threadIdx.x == 0) s.sampled[i] = token;
+    }
+}
+
+}  // namespace pj::cuda
