@@ -119,8 +119,7 @@ class Compiler {
 
     // Floats of a matrix' output in steps of few rows and in wide ones.
     int64_t output_floats(const Gemm &g, bool split) const {
-        const int64_t slots =
-            split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
+        const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
         const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
         const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
         return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;

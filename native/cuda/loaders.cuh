@@ -33,7 +33,8 @@ __device__ __forceinline__ void for_each_task(const StepArgs &s, int lane, const
     }
 }
 
-// Lane g < kGroups acts for group g. Calls body(mine) until every lane has had its n turns, `width` lanes at a time; mine: this lane has one.
+// Lane g < kGroups acts for group g. Calls body(mine) until every lane has had its n turns, `width` lanes at a time;
+// mine: this lane has one.
 template <class Body>
 __device__ __forceinline__ void for_each_round(int n, int width, int lane, const Body &body) {
     const int rounds = __reduce_max_sync(~0u, n);
@@ -44,8 +45,7 @@ __device__ __forceinline__ void for_each_round(int n, int width, int lane, const
 // Steps of few rows: calls body(quad, first k, slices of it) for the CTA's range of a matrix.
 template <class Body>
 __device__ __forceinline__ void for_each_quad(const LoadTask &task, const Body &body) {
-    const SliceRange range =
-        cta_range(slices_of(task.n_blocks, task.k_units), split_cta(task.first_cta), task.n_ctas);
+    const SliceRange range = cta_range(slices_of(task.n_blocks, task.k_units), split_cta(task.first_cta), task.n_ctas);
     for (int slice = range.begin; slice < range.end;) {
         const int quad = static_cast<int>(static_cast<unsigned>(slice) / task.k_units), k = slice - quad * task.k_units;
         const int n = min(range.end - slice, task.k_units - k);

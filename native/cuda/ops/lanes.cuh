@@ -173,8 +173,7 @@ __device__ __forceinline__ void quantize_tile_row(ActTile &tile, int n, int span
         tile.sums[4 * n + s / 4][4 + s % 4] = static_cast<int8_t>(sum & 127);
     }
     // As the CPU backend, but for a rounding per 256: amax / 127, per 32 rounded to f16.
-    const float scale =
-        span == 256 ? largest * (1.0f / 127.0f) : __half2float(__float2half_rn(largest / 127.0f));
+    const float scale = span == 256 ? largest * (1.0f / 127.0f) : __half2float(__float2half_rn(largest / 127.0f));
     if (t == 0) tile.scale[b][n] = zero ? 0.0f : scale;
 }
 
