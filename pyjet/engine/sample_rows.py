@@ -36,6 +36,8 @@ class SampleRows:
 
     def update(self) -> None:
         """What is another for every token: the random numbers, and the tokens that are penalised."""
+        if not self._samplers:
+            return
         n = len(self._samplers)
         self._samples["uniform"][:n] = [sampler.uniform() for sampler in self._samplers]
         for i, sampler in enumerate(self._samplers):
