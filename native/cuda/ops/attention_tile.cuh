@@ -170,13 +170,20 @@ __device__ __forceinline__ ValueOperands value_operands(const ValueBatch<PJ_KV_F
     return {{{x.x, x.y}, {x.z, x.w}, {y.x, y.y}, {y.z, y.w}}};
 }
 
+// f16 parts of a weight: the 8 bits of q8_0 values need no more than one.
+template <int kType>
+constexpr int kWeightParts = kType == PJ_KV_Q8_0 ? 1 : 2;
+
 // A operands of one block's weights, times the scales of V: high and low parts.
 template <int kType>
 __device__ __forceinline__ void split_weights(float4 weight, float4 scale, uint32_t (&high)[2], uint32_t (&low)[2]) {
-    if (kType == PJ_KV_Q8_0)
-        weight = make_float4(weight.x * scale.x, weight.y * scale.y, weight.z * scale.z, weight.w * scale.w);
-    split_halves(weight.x, weight.y, high[0], low[0]);
-    split_halves(weight.z, weight.w, high[1], low[1]);
+    if constexpr (kWeightParts<kType> == 1) {
+        high[0] = pack_halves(weight.x * scale.x, weight.y * scale.y);
+        high[1] = pack_halves(weight.z * scale.z, weight.w * scale.w);
+    } else {
+        split_halves(weight.x, weight.y, high[0], low[0]);
+        split_halves(weight.z, weight.w, high[1], low[1]);
+    }
 }
 
 // values += weights V of one block, for the warp's 32 dims; i: of the batch.
@@ -202,7 +209,8 @@ __device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, k
             float(&first)[2] = values[2 * tile][n];
             float(&second)[2] = 2 * tile + 1 < kGroups ? values[(2 * tile + 1) % kGroups][n] : none;
             mma_halves(first[0], first[1], second[0], second[1], a, operands.b[n][0], operands.b[n][1]);
-            mma_halves(first[0], first[1], second[0], second[1], a_low, operands.b[n][0], operands.b[n][1]);
+            if constexpr (kWeightParts<kType> == 2)
+                mma_halves(first[0], first[1], second[0], second[1], a_low, operands.b[n][0], operands.b[n][1]);
         }
     }
 }
