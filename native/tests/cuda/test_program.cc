@@ -189,7 +189,7 @@ void check_shares(const Op &op, int n_cta) {
         slice = std::max<int64_t>(slice, per_slice);
     }
     const int64_t most = *std::max_element(bytes.begin(), bytes.end());
-    CHECK(most <= total / n_cta + 2 * slice, "a CTA has %lld of %lld bytes", static_cast<long long>(most),
+    CHECK(most <= total / n_cta + kLeastSlices * slice, "a CTA has %lld of %lld bytes", static_cast<long long>(most),
           static_cast<long long>(total));
 }
 
