@@ -53,7 +53,8 @@ class GenerationRequest:
     priority: int = 0  # higher runs first; first come first served among equals
     return_progress: bool = False  # send ProgressEvent while the prompt is read
     time_limit_ms: int = -1  # generation time after the first token; over it: reason "limit"; -1: none
-    cache_prompt: bool = True
+    cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
+    boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
 
 
 class Timings(NamedTuple):

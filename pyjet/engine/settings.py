@@ -26,6 +26,11 @@ class EngineSettings:
     kv_type_k: KvType = "f16"
     kv_type_v: KvType = "f16"
     profile: bool = False
+    cache_ram: int = 8192  # MiB of host memory for pages and states that left the device; -1: no limit
+    max_checkpoints: int = 128  # recurrent states that are kept for prompts to come
+    checkpoint_step: int = 8192  # tokens between two of them inside a long prompt
+    slot_similarity: float = 0.1  # share of a prompt that an idle slot must hold to be chosen for it
+    step_budget: float = 3.0  # a step with prompt rows may take so many times as long as one that only decodes
     overrides: dict[str, Any] = field(default_factory=dict)  # GGUF metadata, --override-kv
     check_tensors: bool = False
 
