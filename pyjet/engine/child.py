@@ -76,7 +76,7 @@ class EngineChild:
             stepper, limits = self._factory(self._settings, self._report)
         except BaseException as error:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
-        self._loop = EngineLoop(EngineCore(limits), stepper, self._send_events)
+        self._loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events)
         self._outbox.send(Ready(limits))
         self._loop.run()
         if self._loop.error is not None:

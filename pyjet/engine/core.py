@@ -6,10 +6,13 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
+from pyjet.engine.device_memory import DeviceMemory
 from pyjet.engine.request import (
     Event,
     FailedEvent,
@@ -29,8 +32,8 @@ from pyjet.engine.sequence import Clock, Sequence
 from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
-class Stepper(Protocol):
-    """What computes rows: pyjet.native.NativeEngine, or a fake in tests."""
+class Stepper(DeviceMemory, Protocol):
+    """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
     def step(self, batch: StepBatch) -> StepResult: ...
 
@@ -40,14 +43,14 @@ class Stepper(Protocol):
 class EngineCore:
     """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
 
-    Methods return the events they cause. A request's tokens depend on its prompt, sampling and seed only: what
+    Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the events they cause. A request's tokens depend on its prompt, sampling and seed only: what
     else runs changes when they come, never which.
     """
 
-    def __init__(self, limits: EngineLimits, clock: Clock = time.perf_counter) -> None:
+    def __init__(self, limits: EngineLimits, memory: DeviceMemory, clock: Clock = time.perf_counter) -> None:
         self.limits = limits
         self._clock = clock
-        self._admission = Admission(limits)
+        self._admission = Admission(limits, memory)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
         self._running = self._admission.running
         self._plan: list[tuple[Sequence, int]] = []
@@ -66,7 +69,8 @@ class EngineCore:
             return [FinishedEvent(request.id, "none", -1, Timings())]
         if failure := self._impossible(request):
             return [failure]
-        self._admission.add(Waiting(request, id_task, self._clock()))
+        prompt = np.array(request.prompt, np.int32)
+        self._admission.add(Waiting(request, id_task, self._clock(), prompt))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
@@ -147,6 +151,8 @@ class EngineCore:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
+        if (kind := sequence.passed_stop()) is not None:
+            self._admission.keep_state(sequence, kind)
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
@@ -155,7 +161,7 @@ class EngineCore:
     def _take_token(
         self, sequence: Sequence, token: int, probs: TokenProbs | None, time: float, events: list[Event]
     ) -> None:
-        sequence.generated.append(token)
+        sequence.add_token(token)
         sequence.token_times.append(time)
         sequence.sampler.accept(token)
         events.append(TokenEvent(sequence.request.id, token, probs, sequence.timings()))
@@ -164,7 +170,8 @@ class EngineCore:
 
     def _progress(self, sequence: Sequence) -> ProgressEvent:
         time_ms = (sequence.t_prompt - sequence.t_started) * 1e3
-        return ProgressEvent(sequence.request.id, sequence.n_prompt, 0, sequence.n_computed, time_ms)
+        n_cached = sequence.n_cached
+        return ProgressEvent(sequence.request.id, sequence.n_prompt, n_cached, sequence.n_computed, time_ms)
 
     def _reason_to_stop(self, sequence: Sequence, token: int) -> FinishReason | None:
         request = sequence.request
@@ -225,6 +232,10 @@ class EngineCore:
             requests_deferred=len(self._admission.waiting),
             pages_used=self._admission.pool.n_used,
         )
+
+    def forget_all(self) -> None:
+        """Keep nothing for prompts to come; what preempted sequences come back to stays."""
+        self._admission.cache.clear()
 
     def check(self) -> None:
         """AssertionError unless pages, slots and sequences agree. For tests and debugging."""

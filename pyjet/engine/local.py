@@ -21,7 +21,7 @@ class LocalEngine:
     def __init__(self, stepper: Stepper, limits: EngineLimits) -> None:
         self._limits = limits
         self._streams = StreamTable()
-        self._loop = EngineLoop(EngineCore(limits), stepper, self._streams.dispatch)
+        self._loop = EngineLoop(EngineCore(limits, stepper), stepper, self._streams.dispatch)
         self._closing = False
         self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
         self._thread.start()
