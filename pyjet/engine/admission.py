@@ -159,8 +159,8 @@ class Admission:
         """Whether another sequence is about to compute more of this prompt than is known of it."""
         if waiting.sequence is not None or not waiting.request.cache_prompt:
             return False
-        priority = waiting.request.priority
-        leader = find_leader(waiting.prompt, priority, self.running.values(), match.n_tokens, self._limits.checkpoint_gap)
+        priority, gain = waiting.request.priority, self._limits.checkpoint_gap
+        leader = find_leader(waiting.prompt, priority, self.running.values(), match.n_tokens, gain)
         if leader is not None:
             leader.sequence.add_shared_stop(leader.n_common)
         return leader is not None

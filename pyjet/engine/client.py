@@ -30,6 +30,8 @@ class EngineLimits:
     checkpoint_gap: int = 64  # fewer tokens are read again rather than kept, or waited for
     max_spec: int = 0  # speculative rows of a sequence and step at most
     slot_similarity: float = 0.1
+    model: str = ""  # fingerprint of its file
+    layout: str = ""  # device and KV types: they decide how pages are stored
 
     @property
     def n_state_slots(self) -> int:
@@ -61,6 +63,22 @@ class SlotView:
     sampling: SamplingParams | None = None
     prompt: tuple[int, ...] = ()
     generated: tuple[int, ...] = ()
+
+
+SlotAction = Literal["save", "restore", "erase"]
+
+
+@dataclass(frozen=True)
+class SlotActionResult:
+    """What was saved, restored or erased: tokens, bytes of the file (0 without one) and milliseconds."""
+
+    n_tokens: int
+    n_bytes: int
+    ms: float
+
+
+class SlotActionError(Exception):
+    """The action could not be done; the message says why."""
 
 
 class RequestStream:
@@ -122,6 +140,13 @@ class EngineClient(Protocol):
         ...
 
     def counters(self) -> Counters: ...
+
+    def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
+        """Save what a slot holds to a file, restore it from one, or forget it; waits until the slot is free.
+
+        ``id_slot`` is taken modulo the number of slots. Raises SlotActionError.
+        """
+        ...
 
     def close(self) -> None:
         """Stop; requests in flight get FailedEvent(kind="unavailable"). Idempotent."""

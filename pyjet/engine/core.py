@@ -29,6 +29,8 @@ from pyjet.engine.request import (
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
+from pyjet.engine.slot_file import SlotFileOwner
+from pyjet.engine.snapshot import Snapshot
 from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
@@ -43,12 +45,16 @@ class Stepper(DeviceMemory, Protocol):
 class EngineCore:
     """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
 
-    Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the events they cause. A request's tokens depend on its prompt, sampling and seed only: what
-    else runs changes when they come, never which.
+    Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
+    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran
+    before, changes when they come, never which.
     """
 
     def __init__(self, limits: EngineLimits, memory: DeviceMemory, clock: Clock = time.perf_counter) -> None:
         self.limits = limits
+        self.slot_file_owner = SlotFileOwner(
+            limits.model, limits.layout, limits.page_tokens, memory.page_bytes, memory.state_bytes
+        )
         self._clock = clock
         self._admission = Admission(limits, memory)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
@@ -232,6 +238,30 @@ class EngineCore:
             requests_deferred=len(self._admission.waiting),
             pages_used=self._admission.pool.n_used,
         )
+
+    def slot_is_free(self, id_slot: int) -> bool:
+        """Whether nothing runs in a slot, or comes back to it. Slots are counted modulo their number."""
+        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
+        return slot.sequence is None and slot.preempted is None
+
+    def slot_snapshot(self, id_slot: int) -> Snapshot | None:
+        """What a slot holds, as far as it is kept."""
+        return self._admission.cache.snapshot(self._admission.slots.slots[id_slot % self.limits.n_slots].held)
+
+    def slot_put(self, id_slot: int, snapshot: Snapshot) -> bool:
+        """A slot holds what was saved; False: there is no room, or the slot's context is too small."""
+        if len(snapshot.tokens) >= self._admission.n_ctx or not self._admission.cache.put(snapshot):
+            return False
+        self._admission.slots.slots[id_slot % self.limits.n_slots].hold(snapshot.tokens)
+        return True
+
+    def slot_erase(self, id_slot: int) -> int:
+        """Forget what a slot holds; how many tokens that were."""
+        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
+        n_tokens = len(slot.held)
+        self._admission.cache.erase(slot.held)
+        slot.hold(slot.held[:0])
+        return n_tokens
 
     def forget_all(self) -> None:
         """Keep nothing for prompts to come; what preempted sequences come back to stays."""

@@ -10,6 +10,7 @@ from pyjet.engine.page_moves import read_pages, write_pages
 from pyjet.engine.pages import PagePool
 from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, PrefixTree, Tokens
 from pyjet.engine.sequence import Sequence
+from pyjet.engine.snapshot import Snapshot, take_snapshot
 
 # Pages that leave the device at a time: finding the oldest ones costs a walk over all.
 SWAP_BATCH = 16
@@ -151,7 +152,7 @@ class PrefixCache:
                 return None
             tail = KeptPage(pages[0])
             self._memory.pages_copy([sequence.pages[len(tokens) // self._pool.page_tokens]], pages)
-        checkpoint = self._insert(sequence, tokens, kind, tail)
+        checkpoint = self._insert(sequence.pages, tokens, kind, tail, sequence)
         if not self._save_state(sequence.state_slot, checkpoint):
             self._forget(checkpoint)
             return None
@@ -177,7 +178,7 @@ class PrefixCache:
             tail = None
             if len(tokens) % self._pool.page_tokens:
                 tail = KeptPage(self._pool.hold(sequence.pages[len(tokens) // self._pool.page_tokens]))
-            checkpoint = self._insert(sequence, tokens, kind, tail)
+            checkpoint = self._insert(sequence.pages, tokens, kind, tail, sequence)
         if checkpoint.state_slot < 0:
             checkpoint.state_slot, sequence.state_slot = sequence.state_slot, -1
             if checkpoint.state_host is not None:
@@ -194,20 +195,29 @@ class PrefixCache:
         if checkpoint.kind == "parked" and not checkpoint.n_parked:  # the middle of an answer: of no use to others
             self._forget(checkpoint)
 
-    def _insert(self, sequence: Sequence, tokens: Tokens, kind: CheckpointKind, tail: KeptPage | None) -> Checkpoint:
-        """A checkpoint without a state, and the tree's hold of all full pages before it."""
+    def _insert(
+        self,
+        pages: list[int],
+        tokens: Tokens,
+        kind: CheckpointKind,
+        tail: KeptPage | None,
+        owner: Sequence | None = None,
+    ) -> Checkpoint:
+        """A checkpoint without a state, and the tree's hold of all full pages before it.
+
+        ``owner`` of the pages gets the tree's own where others computed the same tokens: both hold the same bits.
+        """
         path, new = self.tree.grow(tokens)
         n_known = len(path) - len(new)
         for i, node in enumerate(path):
-            page, kept = sequence.pages[i], node.kept
+            page, kept = pages[i], node.kept
             if i >= n_known or kept.page < 0:
                 kept.page = self._pool.hold(page)
                 if kept.host is not None:
                     self._host.free(kept.host)
                     kept.host = None
-            elif kept.page != page:
-                # Computed twice. Both hold the same bits, so one is enough.
-                sequence.replace_page(i, self._pool.hold(kept.page))
+            elif kept.page != page and owner is not None:
+                owner.replace_page(i, self._pool.hold(kept.page))
                 self._pool.drop([page])
         node = path[-1] if path else self.tree.root
         tail_key = tokens[node.depth * self._pool.page_tokens :].tobytes()
@@ -243,7 +253,10 @@ class PrefixCache:
         return pages is not None
 
     def take_pages(self, n: int, *, force: bool = False) -> list[int] | None:
-        """``n`` pages, none if it is negative; others move to the host or are forgotten for them, by ``force`` also those of preempted ones."""
+        """``n`` pages, none if it is negative. Others move to the host for them or are forgotten.
+
+        By ``force`` also those of preempted sequences are forgotten. None when even that is not enough.
+        """
         n = max(0, n)
         if self._pool.n_free < n:
             self._swap_out(max(n - self._pool.n_free, SWAP_BATCH))
@@ -305,9 +318,10 @@ class PrefixCache:
         for checkpoint in self._checkpoints:
             tail = checkpoint.tail
             # The tail of the checkpoint that is being opened must stay where it is until it was copied.
-            if tail is not None and tail.page >= 0 and checkpoint is not self._protected:
-                if self._pool.n_holders(tail.page) == 1:
-                    yield checkpoint.last_used, -checkpoint.node.depth - 1, tail
+            if tail is None or tail.page < 0 or checkpoint is self._protected:
+                continue
+            if self._pool.n_holders(tail.page) == 1:
+                yield checkpoint.last_used, -checkpoint.node.depth - 1, tail
 
     def _oldest(
         self, *, before: int | None = None, besides: Checkpoint | None = None, force: bool = False
@@ -357,6 +371,31 @@ class PrefixCache:
         if kept.host is not None:
             self._host.free(kept.host)
         kept.page, kept.host = -1, None
+
+    def snapshot(self, tokens: Tokens) -> Snapshot | None:
+        """Copies of the longest prefix of ``tokens`` that is kept; None when none is."""
+        checkpoint = self.match(tokens, len(tokens)).checkpoint
+        if checkpoint is None:
+            return None
+        return take_snapshot(self._memory, tokens[: checkpoint.n_tokens], checkpoint)
+
+    def put(self, snapshot: Snapshot) -> bool:
+        """Keep what a snapshot holds, as if it had been computed here. False: there is no room."""
+        tokens = snapshot.tokens
+        if (known := self.tree.find(tokens)) is not None:
+            self._touch(known)
+            return True
+        if (pages := self.take_pages(len(snapshot.pages))) is None:
+            return False
+        slot = self._take_slot()
+        if slot is not None:
+            self._memory.pages_write(pages, snapshot.pages)
+            self._memory.state_write(slot, snapshot.state)
+            n_full = len(tokens) // self._pool.page_tokens
+            tail = KeptPage(self._pool.hold(pages[n_full])) if len(pages) > n_full else None
+            self._insert(pages, tokens, "turn", tail).state_slot = slot
+        self._pool.drop(pages)
+        return slot is not None
 
     def erase(self, tokens: Tokens) -> None:
         """Forget every checkpoint that ``tokens`` could go on from, but for those of preempted sequences."""

@@ -109,9 +109,9 @@ class PrefixTree:
             begin = node.depth * self.page_tokens
             for checkpoint in node.checkpoints.values():
                 n = checkpoint.n_tokens
-                if (best is None or n > best.n_tokens) and n <= most:
-                    if tokens[begin:n].tobytes() == checkpoint.tail_key:
-                        best = checkpoint
+                is_better = n <= most and (best is None or n > best.n_tokens)
+                if is_better and tokens[begin:n].tobytes() == checkpoint.tail_key:
+                    best = checkpoint
         return Match(best, node.depth * self.page_tokens)
 
     def find(self, tokens: Tokens) -> Checkpoint | None:

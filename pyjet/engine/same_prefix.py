@@ -29,8 +29,8 @@ def n_equal(a: Tokens, b: Tokens) -> int:
 def find_leader(prompt: Tokens, priority: int, running: Iterable[Sequence], n_known: int, gain: int) -> Leader | None:
     """The running sequence that will have the most rows in common with a prompt of which ``n_known`` are known.
 
-    It has at least ``gain`` more than these. It has not come to the end of these rows yet and can stop there, and it is not less urgent: nobody waits for
-    somebody who waits.
+    It will have at least ``gain`` more than these, has not come to the end of them yet, and can stop there. It is not
+    less urgent, and it does not wait itself.
     """
     best = None
     for sequence in running:

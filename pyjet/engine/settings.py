@@ -69,6 +69,7 @@ class EngineSettings:
             checkpoint_step=self.checkpoint_step,
             max_spec=MAX_TAIL,
             slot_similarity=self.slot_similarity,
+            layout=f"{self.device} {self.kv_type_k} {self.kv_type_v}",
         )
 
     @property

@@ -40,6 +40,11 @@ class Slot:
         self.sequence = self.preempted = None
         self.last_used = number
 
+    def hold(self, tokens: Tokens) -> None:
+        """It holds what no request of this slot computed: a restored file, or nothing."""
+        self.held = tokens
+        self._last_view = SlotView(id=self.id, n_ctx=self._last_view.n_ctx, n_tokens=len(tokens))
+
     def _busy_view(self, sequence: Sequence, *, with_tokens: bool) -> SlotView:
         request = sequence.request
         n_decoded = len(sequence.generated)
