@@ -55,8 +55,9 @@ _SUMS = ("prompt", "new", "cached", "processed")
 
 def table(turns: Sequence[Turn]) -> str:
     """A line per request."""
-    lines = [f"{'agent':>5} {'turn':>4} {'kind':8}{'prompt':>8}{'new':>8}{'read':>8}{'again':>8}{'answer':>8}{'calls':>6}"]
+    words = ("prompt", "new", "read", "again", "answer", "calls")
+    lines = ["agent turn kind".ljust(18) + "".join(f"{word:>8}" for word in words)]
     for t in sorted(turns, key=lambda t: (t.agent, int(t.turn.rstrip("b")), t.turn)):
-        lines.append(f"{t.agent:5} {t.turn:>4} {t.kind:8}{t.prompt:8}{t.new:8}{t.processed:8}"
-                     f"{t.processed - t.new:8}{t.generated:8}{t.calls:6}")  # fmt: skip
+        counts = (t.prompt, t.new, t.processed, t.processed - t.new, t.generated, t.calls)
+        lines.append(f"{t.agent:5} {t.turn:>4} {t.kind:8}".ljust(18) + "".join(f"{n:8}" for n in counts))
     return "\n".join(lines)
