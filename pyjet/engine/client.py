@@ -52,6 +52,22 @@ class SlotView:
     generated: tuple[int, ...] = ()
 
 
+SlotAction = Literal["save", "restore", "erase"]
+
+
+@dataclass(frozen=True)
+class SlotActionResult:
+    """What was saved, restored or erased: tokens, bytes of the file (0 without one) and milliseconds."""
+
+    n_tokens: int
+    n_bytes: int
+    ms: float
+
+
+class SlotActionError(Exception):
+    """The action could not be done; the message says why."""
+
+
 class RequestStream:
     """Events of one request, in order. One thread reads; the engine's thread writes."""
 
@@ -111,6 +127,13 @@ class EngineClient(Protocol):
         ...
 
     def counters(self) -> Counters: ...
+
+    def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
+        """Save what a slot holds to a file, restore it from one, or forget it; waits until the slot is free.
+
+        ``id_slot`` is taken modulo the number of slots. Raises SlotActionError.
+        """
+        ...
 
     def close(self) -> None:
         """Stop; requests in flight get FailedEvent(kind="unavailable"). Idempotent."""
