@@ -12,6 +12,7 @@ class Counters:
     prompt_tokens: int = 0  # processed, reused ones excluded
     prompt_tokens_cached: int = 0
     prompt_seconds: float = 0.0
+    prefix_hits: int = 0  # requests that reused something
     predicted_tokens: int = 0
     predicted_tokens_timed: int = 0  # without each answer's first token: predicted_seconds covers these
     predicted_seconds: float = 0.0
@@ -27,8 +28,17 @@ class Counters:
     requests_processing: int = 0  # now
     requests_deferred: int = 0  # now, waiting for a slot or for memory, preempted ones included
     requests_total: int = 0
+    requests_finished: int = 0  # ended with an answer, whole or cut short
+    queue_seconds: float = 0.0  # waiting for a slot, summed over requests
+    first_token_seconds: float = 0.0  # from request to first token, waiting included, summed over requests
+    swaps_out: int = 0  # times that a sequence's pages moved to host memory
+    swaps_in: int = 0  # and back
+    swap_seconds: float = 0.0  # copying, both ways
     pages_used: int = 0  # now
     pages_total: int = 0
+    pages_cached: int = 0  # now, held only for prompts to come
+    checkpoints: int = 0  # now, recurrent states kept for prompts to come
+    host_bytes: int = 0  # now, pages and states in host memory
     step_seconds: float = 0.0  # inside the native step
     host_seconds: float = 0.0  # planning and sampling between steps
     engine_restarts: int = 0

@@ -267,7 +267,15 @@ class EngineProcess:
             self._on_progress(message.stage, message.done, message.total)
 
 
-GAUGES = ("requests_processing", "requests_deferred", "pages_used", "pages_total")
+GAUGES = (
+    "requests_processing",
+    "requests_deferred",
+    "pages_used",
+    "pages_total",
+    "pages_cached",
+    "checkpoints",
+    "host_bytes",
+)
 
 
 def add_counters(past: Counters, now: Counters) -> Counters:

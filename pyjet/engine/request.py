@@ -61,7 +61,8 @@ class Timings(NamedTuple):
     """Times of one request, in llama-server's sense.
 
     The prompt phase lasts until the first token is chosen, so ``predicted_ms`` covers ``predicted_n - 1`` steps
-    (0.001 when there was only one token). ``queue_ms`` is the wait for a slot and is part of neither.
+    (0.001 when there was only one token). ``queue_ms`` is the wait for a slot and is part of neither, so the first
+    token comes ``queue_ms + prompt_ms`` after the request.
     """
 
     cache_n: int = 0  # prompt tokens reused
@@ -70,6 +71,8 @@ class Timings(NamedTuple):
     predicted_n: int = 0
     predicted_ms: float = 0.0
     queue_ms: float = 0.0
+    swap_ms: float = 0.0  # copying its pages to host memory and back
+    n_preemptions: int = 0  # times that it lost its pages to a more urgent request
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,47 @@ def _gauges(now: Counters, last: Counters) -> list[tuple[str, str, float]]:
 
 def _own(now: Counters) -> list[tuple[str, str, str, float]]:
     """What llama-server does not have, under a prefix of its own."""
+    return [*_own_requests(now), *_own_steps(now), *_own_memory(now)]
+
+
+def _own_requests(now: Counters) -> list[tuple[str, str, str, float]]:
+    n_prompt = now.prompt_tokens_cached + now.prompt_tokens
+    hit_ratio = now.prompt_tokens_cached / max(n_prompt, 1)
     return [
         ("counter", "requests_total", "Requests accepted by the engine", now.requests_total),
+        ("counter", "requests_finished_total", "Requests that ended with an answer", now.requests_finished),
+        ("counter", "queue_seconds_total", "Time that requests waited for a slot", now.queue_seconds),
+        (
+            "counter",
+            "time_to_first_token_seconds_total",
+            "Time from request to first token, waiting included",
+            now.first_token_seconds,
+        ),
+        ("counter", "prefix_cache_hits_total", "Requests that reused a part of their prompt", now.prefix_hits),
+        ("gauge", "prefix_cache_hit_ratio", "Share of all prompt tokens that were reused", hit_ratio),
+    ]
+
+
+def _own_steps(now: Counters) -> list[tuple[str, str, str, float]]:
+    return [
         ("counter", "step_seconds_total", "Time inside native steps", now.step_seconds),
         ("counter", "host_seconds_total", "Time between native steps: planning and sampling", now.host_seconds),
         ("counter", "engine_restarts_total", "Times that a dead engine was started again", now.engine_restarts),
         ("counter", "preemptions_total", "Times that an answer had to wait for memory half-way", now.preemptions),
         ("counter", "tokens_recomputed_total", "Tokens read again after that", now.tokens_recomputed),
+        ("counter", "swaps_out_total", "Times that a sequence moved to host memory", now.swaps_out),
+        ("counter", "swaps_in_total", "Times that a sequence came back from there", now.swaps_in),
+        ("counter", "swap_seconds_total", "Time spent moving sequences, both ways", now.swap_seconds),
+    ]
+
+
+def _own_memory(now: Counters) -> list[tuple[str, str, str, float]]:
+    return [
         ("gauge", "pages_used", "KV pages in use", now.pages_used),
         ("gauge", "pages_total", "KV pages", now.pages_total),
+        ("gauge", "pages_cached", "KV pages held only for prompts to come", now.pages_cached),
+        ("gauge", "checkpoints", "Recurrent states kept for prompts to come", now.checkpoints),
+        ("gauge", "host_memory_bytes", "Host memory that holds pages and states", now.host_bytes),
     ]
 
 

@@ -11,10 +11,11 @@ def timings_json(timings: Timings) -> dict[str, Any]:
     """llama-server's keys and formulas: milliseconds and tokens per second.
 
     The first generated token belongs to the prompt phase, so generation rates cover ``predicted_n - 1`` tokens.
-    Rates without a duration are 0.
+    Rates without a duration are 0. Once there is a token two keys of our own follow: ``queue_ms``, the wait for a
+    slot, and ``ttft_ms``, the time from the request to that token.
     """
     steps = max(0, timings.predicted_n - 1)
-    return {
+    numbers = {
         "cache_n": timings.cache_n,
         "prompt_n": timings.prompt_n,
         "prompt_ms": float(timings.prompt_ms),
@@ -25,6 +26,10 @@ def timings_json(timings: Timings) -> dict[str, Any]:
         "predicted_per_token_ms": timings.predicted_ms / steps if steps else 0.0,
         "predicted_per_second": _per_second(steps, timings.predicted_ms),
     }
+    if timings.predicted_n > 0:
+        numbers["queue_ms"] = float(timings.queue_ms)
+        numbers["ttft_ms"] = float(timings.queue_ms + timings.prompt_ms)
+    return numbers
 
 
 def _per_second(count: int, milliseconds: float) -> float:

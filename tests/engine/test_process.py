@@ -149,11 +149,18 @@ def test_restart_policy_waits_longer_each_time_and_forgets() -> None:
 
 
 def test_counters_of_dead_engines_are_kept() -> None:
-    past = Counters(predicted_tokens=5, n_tokens_max=9, requests_processing=2, accepted_per_position=(1,))
-    now = Counters(predicted_tokens=3, n_tokens_max=4, requests_processing=1, accepted_per_position=(2, 3))
+    past = Counters(
+        predicted_tokens=5, n_tokens_max=9, requests_processing=2, queue_seconds=1.5, host_bytes=10,
+        accepted_per_position=(1,),
+    )  # fmt: skip
+    now = Counters(
+        predicted_tokens=3, n_tokens_max=4, requests_processing=1, queue_seconds=0.5, host_bytes=4, checkpoints=2,
+        accepted_per_position=(2, 3),
+    )  # fmt: skip
     total = add_counters(past, now)
     assert (total.predicted_tokens, total.n_tokens_max, total.requests_processing) == (8, 9, 1)
     assert total.accepted_per_position == (3, 3)
+    assert (total.queue_seconds, total.host_bytes, total.checkpoints) == (2.0, 4, 2), "gauges are the living engine's"
 
 
 def test_exit_status_in_words() -> None:

@@ -11,8 +11,9 @@ from flask.testing import FlaskClient
 
 from pyjet.engine.client import SlotView
 from pyjet.engine.counters import Counters
-from pyjet.engine.request import SamplingParams
+from pyjet.engine.request import SamplingParams, Timings
 from pyjet.server.metrics import MetricsText
+from pyjet.server.timings import timings_json
 from tests.scripted_engine import Script, ScriptedEngine
 from tests.server.scripted import ids, make_client, make_service, post, post_error, said, tiny_tokenizer
 
@@ -171,6 +172,28 @@ def test_metrics_values_and_rates() -> None:
     assert "\nllamacpp:predicted_tokens_seconds 0\n" in again and "\nllamacpp:tokens_predicted_total 12\n" in again
     for line in text.splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) \S+ .+|\S+ \S+", line)
+
+
+def test_metrics_of_our_own() -> None:
+    now = Counters(
+        prompt_tokens=300, prompt_tokens_cached=900, prefix_hits=5, requests_finished=7, queue_seconds=1.25,
+        first_token_seconds=2.5, swaps_out=2, swaps_in=1, swap_seconds=0.125, pages_cached=11, checkpoints=3,
+        host_bytes=4096,
+    )  # fmt: skip
+    text = MetricsText().render(now)
+    for line in (
+        "prefix_cache_hit_ratio 0.75", "prefix_cache_hits_total 5", "requests_finished_total 7",
+        "queue_seconds_total 1.25", "time_to_first_token_seconds_total 2.5", "swaps_out_total 2", "swaps_in_total 1",
+        "swap_seconds_total 0.125", "pages_cached 11", "checkpoints 3", "host_memory_bytes 4096",
+    ):  # fmt: skip
+        assert f"\npyjet:{line}\n" in text
+    assert "\npyjet:prefix_cache_hit_ratio 0\n" in MetricsText().render(Counters())
+
+
+def test_timings_of_our_own() -> None:
+    timings = timings_json(Timings(cache_n=2, prompt_n=3, prompt_ms=40.0, predicted_n=1, queue_ms=5.0))
+    assert (timings["queue_ms"], timings["ttft_ms"]) == (5.0, 45.0)
+    assert "ttft_ms" not in timings_json(Timings(prompt_n=3, prompt_ms=40.0)), "no token yet"
 
 
 # text

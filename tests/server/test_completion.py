@@ -17,7 +17,7 @@ NATIVE_KEYS = [
 ]  # fmt: skip
 TIMING_KEYS = [
     "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n", "predicted_ms",
-    "predicted_per_token_ms", "predicted_per_second",
+    "predicted_per_token_ms", "predicted_per_second", "queue_ms", "ttft_ms",
 ]  # fmt: skip
 
 
