@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import time
 from dataclasses import dataclass
 
 from pyjet.engine.client import EngineLimits
@@ -66,8 +65,7 @@ class Admission:
         self.slots = SlotTable(limits.n_slots, limits.n_ctx_slot, limits.slot_similarity)
         self.running: dict[str, Sequence] = {}
         self.waiting: list[Waiting] = []
-        self.n_preemptions = self.n_swapped_in = self.n_hits = 0
-        self.swap_seconds = 0.0
+        self.n_preemptions = self.n_hits = 0
         self._limits = limits
         self._lengths = OutputLength()
         self._headroom = min(MAX_HEADROOM_PAGES, max(1, n_pages // (HEADROOM_SHARE * limits.n_slots)))
@@ -174,23 +172,13 @@ class Admission:
         if not is_first and wanted > self.pool.n_free and wanted > self.cache.n_available(match):
             return None
         sequence = waiting.sequence or self._new_sequence(waiting)
-        before = time.perf_counter(), self._n_moved()
+        swap_seconds = self.cache.swaps.seconds
         if not self.cache.open(sequence, match.checkpoint, n_pages, force=is_first):
             return None
-        self._note_swap(sequence, *before)
+        sequence.swap_seconds += self.cache.swaps.seconds - swap_seconds
         self._unpark(sequence)
         self._note_start(sequence, match)
         return sequence
-
-    def _n_moved(self) -> int:
-        return self.cache.n_pages_in + self.cache.n_states_in
-
-    def _note_swap(self, sequence: Sequence, t_before: float, n_moved: int) -> None:
-        if self._n_moved() > n_moved:
-            seconds = time.perf_counter() - t_before
-            sequence.swap_seconds += seconds
-            self.swap_seconds += seconds
-            self.n_swapped_in += 1
 
     def _note_start(self, sequence: Sequence, match: Match) -> None:
         if sequence.is_resumed:

@@ -208,6 +208,10 @@ class EngineCore:
 
     def _count(self, timings: Timings) -> None:
         counters = self._counters
+        counters.requests_finished += 1
+        counters.queue_seconds += timings.queue_ms * 1e-3
+        if timings.predicted_n:
+            counters.first_token_seconds += (timings.queue_ms + timings.prompt_ms) * 1e-3
         counters.prompt_tokens += timings.prompt_n
         counters.prompt_tokens_cached += timings.cache_n
         counters.prompt_seconds += timings.prompt_ms * 1e-3
@@ -229,11 +233,19 @@ class EngineCore:
     def counters(self) -> Counters:
         """A copy with the current gauges."""
         started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
+        cache = self._admission.cache
         reached = [sequence.n_reached for sequence in started if sequence is not None]
         return replace(
             self._counters,
             n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
             preemptions=self._admission.n_preemptions,
+            prefix_hits=self._admission.n_hits,
+            swaps_out=cache.swaps.moves_out,
+            swaps_in=cache.swaps.moves_in,
+            swap_seconds=cache.swaps.seconds,
+            pages_cached=cache.n_idle_pages,
+            checkpoints=cache.n_checkpoints,
+            host_bytes=cache.host_bytes,
             requests_processing=len(self._running),
             requests_deferred=len(self._admission.waiting),
             pages_used=self._admission.pool.n_used,

@@ -11,6 +11,7 @@ from pyjet.engine.pages import PagePool
 from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, PrefixTree, Tokens
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.snapshot import Snapshot, take_snapshot
+from pyjet.engine.swap_counts import SwapCounts
 
 # Pages that leave the device at a time: finding the oldest ones costs a walk over all.
 SWAP_BATCH = 16
@@ -28,7 +29,7 @@ class PrefixCache:
         self, pool: PagePool, n_state_slots: int, memory: DeviceMemory, host: HostStore, max_checkpoints: int
     ) -> None:
         self.tree = PrefixTree(pool.page_tokens)
-        self.n_pages_out = self.n_pages_in = self.n_states_out = self.n_states_in = 0
+        self.swaps = SwapCounts()
         self._pool = pool
         self._memory = memory
         self._host = host
@@ -38,6 +39,11 @@ class PrefixCache:
         self._checkpoints: set[Checkpoint] = set()
         self._clock = 0
         self._protected: Checkpoint | None = None  # a sequence is being put on it
+
+    @property
+    def n_idle_pages(self) -> int:
+        """Pages on the device that nobody runs on."""
+        return sum(1 for _ in self._idle_pages())
 
     @property
     def n_checkpoints(self) -> int:
@@ -119,15 +125,16 @@ class PrefixCache:
             self._memory.pages_copy([tail.page], [page])
         else:
             assert tail.host is not None
-            write_pages(self._memory, [page], [tail.host])
-            self.n_pages_in += 1
+            with self.swaps.moving_in(pages=1):
+                write_pages(self._memory, [page], [tail.host])
 
     def _bring_back(self, absent: list[KeptPage], pages: list[int]) -> None:
         """Pages of the tree return from the host, held by the tree and by the sequence that needs them."""
         blocks = [kept.host for kept in absent if kept.host is not None]
         assert len(blocks) == len(pages)
-        write_pages(self._memory, pages, blocks)
-        self.n_pages_in += len(pages)
+        if pages:
+            with self.swaps.moving_in(pages=len(pages)):
+                write_pages(self._memory, pages, blocks)
         for kept, page, block in zip(absent, pages, blocks):
             kept.page, kept.host = self._pool.hold(page), None
             self._host.free(block)
@@ -137,8 +144,8 @@ class PrefixCache:
             self._memory.state_copy(checkpoint.state_slot, slot)
             return
         assert checkpoint.state_host is not None
-        self._memory.state_write(slot, checkpoint.state_host.data[: self._memory.state_bytes])
-        self.n_states_in += 1
+        with self.swaps.moving_in(states=1):
+            self._memory.state_write(slot, checkpoint.state_host.data[: self._memory.state_bytes])
 
     def save(self, sequence: Sequence, kind: CheckpointKind) -> Checkpoint | None:
         """Keep what the sequence has committed while it runs on; None when there is no room for it."""
@@ -232,9 +239,8 @@ class PrefixCache:
     def _save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
         """Into a free slot, else to the host, else into the place of the oldest one."""
         if not self._free_slots and (block := self._host.take_state()) is not None:
-            self._memory.state_read(slot, block.data[: self._memory.state_bytes])
+            self._read_state(slot, block)
             checkpoint.state_host = block
-            self.n_states_out += 1
             return True
         self._protected, before = checkpoint, self._protected
         free = self._take_slot()
@@ -282,11 +288,14 @@ class PrefixCache:
             block = self._host.take_state()
         if block is None or checkpoint not in self._checkpoints:
             return False
-        self._memory.state_read(checkpoint.state_slot, block.data[: self._memory.state_bytes])
+        self._read_state(checkpoint.state_slot, block)
         self._free_slots.append(checkpoint.state_slot)
         checkpoint.state_slot, checkpoint.state_host = -1, block
-        self.n_states_out += 1
         return True
+
+    def _read_state(self, slot: int, block: HostBlock) -> None:
+        with self.swaps.moving_out(states=1):
+            self._memory.state_read(slot, block.data[: self._memory.state_bytes])
 
     def _swap_out(self, n: int) -> None:
         """Move up to ``n`` pages to the host, the oldest first, as far as it has room."""
@@ -304,8 +313,9 @@ class PrefixCache:
         for kept, block in moving:
             if kept.page < 0:
                 self._host.free(block)
-        read_pages(self._memory, [kept.page for kept, _ in alive], [block for _, block in alive])
-        self.n_pages_out += len(alive)
+        if alive:
+            with self.swaps.moving_out(pages=len(alive)):
+                read_pages(self._memory, [kept.page for kept, _ in alive], [block for _, block in alive])
         for kept, block in alive:
             self._pool.drop([kept.page])
             kept.page, kept.host = -1, block

@@ -64,7 +64,7 @@ class Sequence:
         self.token_times: list[float] = []
         self.t_started = 0.0
         self.t_prompt = 0.0  # end of the newest prompt chunk
-        self.swap_seconds = 0.0  # for its pages and state to come back from the host
+        self.swap_seconds = 0.0  # for its pages and state to come back from the host, and others to make room
 
     @property
     def is_decoding(self) -> bool:
@@ -179,4 +179,6 @@ class Sequence:
             predicted_n=n,
             predicted_ms=max(0.001, (self.token_times[n - 1] - t_first) * 1e3) if n else 0.0,
             queue_ms=(self.t_started - self.t_queued) * 1e3,
+            swap_ms=self.swap_seconds * 1e3,
+            n_preemptions=self.n_preemptions,
         )
