@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyjet.engine.device_memory import UInt8Array
+from pyjet.native.library import NativeError
 
+log = logging.getLogger(__name__)
 PAGES_OF_AN_ARENA = 16  # at least: few pages more or less must not allocate memory each time
 
 
@@ -62,6 +65,11 @@ class HostStore:
         """A block for a recurrent state; None when the budget is used up."""
         return self._take(self._state_bytes)
 
+    def reserve(self, n_arenas: int) -> None:
+        """Allocate ahead, when nobody waits for it."""
+        while len(self._arenas) < n_arenas and self._new_arena() is not None:
+            pass
+
     def free(self, block: HostBlock) -> None:
         arena = block.arena
         arena.free.append(block.index)
@@ -79,10 +87,22 @@ class HostStore:
     def _empty_arena(self, size: int) -> Arena | None:
         arena = next((a for a in self._arenas if not a.block_bytes), None)
         if arena is None:
-            if self._most_arenas is not None and len(self._arenas) >= self._most_arenas:
-                return None
-            arena = Arena(self._allocate(self._arena_bytes))
-            self._arenas.append(arena)
+            arena = self._new_arena()
+        if arena is None:
+            return None
         arena.block_bytes = size
         arena.free = list(range(self._arena_bytes // size - 1, -1, -1))
+        return arena
+
+    def _new_arena(self) -> Arena | None:
+        if self._most_arenas is not None and len(self._arenas) >= self._most_arenas:
+            return None
+        try:
+            arena = Arena(self._allocate(self._arena_bytes))
+        except NativeError as error:
+            # The engine goes on with what there is; states and pages that find no place are computed again.
+            log.warning("host memory for prompts ends at %d MiB: %s", self.bytes_allocated >> 20, error.message)
+            self._most_arenas = len(self._arenas)
+            return None
+        self._arenas.append(arena)
         return arena
