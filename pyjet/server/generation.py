@@ -24,6 +24,7 @@ from pyjet.engine.request import (
 from pyjet.server.choice import Choice, Chunk, Result
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
+from pyjet.server.prompts import message_starts
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
@@ -74,23 +75,23 @@ class Job:
         check_prompts(service, prompts)
         self.params = params
         self._service = service
+        requests = [request for prompt in prompts for request in self._requests(prompt)]
         self._choices = [
-            Choice(
-                index,
-                self._request(prompts[index // params.n_cmpl], index % params.n_cmpl),
-                params,
-                service.tokenizer,
-                special=service.options.special,
-            )
-            for index in range(len(prompts) * params.n_cmpl)
+            Choice(index, request, params, service.tokenizer, special=service.options.special)
+            for index, request in enumerate(requests)
         ]
         self._open: set[int] = set()
 
-    def _request(self, prompt: Sequence[int], choice: int) -> GenerationRequest:
+    def _requests(self, prompt: Sequence[int]) -> list[GenerationRequest]:
+        """The ``n`` requests for one prompt."""
+        tokens, starts = tuple(prompt), message_starts(prompt, self._service.turn_start)
+        return [self._request(tokens, starts, choice) for choice in range(self.params.n_cmpl)]
+
+    def _request(self, prompt: tuple[int, ...], boundaries: tuple[int, ...], choice: int) -> GenerationRequest:
         params = self.params
         return GenerationRequest(
             id=f"http-{next(_request_numbers)}",
-            prompt=tuple(prompt),
+            prompt=prompt,
             sampling=params.sampling(choice),
             max_tokens=params.max_tokens(self._service.options.n_predict),
             stop_ids=self._service.tokenizer.eog_ids,
@@ -99,6 +100,7 @@ class Job:
             id_slot=params.id_slot if choice == 0 else -1,
             return_progress=params.return_progress and params.stream,
             cache_prompt=params.cache_prompt,
+            boundaries=boundaries,
         )
 
     def items(self) -> Iterator[Item | None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pyjet.server.errors import ApiError, key_not_found
 
@@ -30,6 +32,13 @@ def read_prompts(body: Mapping[str, Any], tokenizer: Tokenizer) -> list[list[int
             raise ApiError(400, '"prompt" must not be empty')
         return [_one_prompt(element, tokenizer) for element in prompt]
     return [_one_prompt(prompt, tokenizer)]
+
+
+def message_starts(prompt: Sequence[int], turn_start: int | None) -> tuple[int, ...]:
+    """Offsets of the token that begins a message, ascending; none when the template has no such token."""
+    if turn_start is None:
+        return ()
+    return tuple(np.flatnonzero(np.asarray(prompt, np.int64) == turn_start).tolist())
 
 
 def _one_prompt(prompt: Any, tokenizer: Tokenizer) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyjet import __version__
+from pyjet.chat.turn_start import find_turn_start
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
 
@@ -25,6 +26,7 @@ class Service:
     """One served model. Immutable after construction, so every HTTP thread may use it.
 
     ``model_id`` is what answers show as ``model``, whatever name the request had; ``aliases`` are all its names.
+    ``turn_start`` is the token that begins each message of a chat, if there is one.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Service:
         self.model = model
         self.tokenizer = tokenizer
         self.chat_template = template
+        self.turn_start = find_turn_start(template, tokenizer)
         self.engine = engine
         self.options = options
         self.model_id = model_id
