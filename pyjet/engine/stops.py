@@ -30,13 +30,15 @@ def plan_stops(
       A prompt without messages is kept just before its end, for the same prompt once more.
     - Every ``step`` tokens, at the start of a message if there is one in between. 0: at every message.
 
-    Between two of them are ``gap`` tokens or more, which are cheaper to read again than a state is to keep.
+    Between two of them are ``gap`` tokens or more, which are cheaper to read again than a state is to keep. Only the
+    start of the last message may be close to that of the answer.
     """
     inner = [b for b in boundaries if 0 < b < n_prompt]
     answer = inner[-1] if inner else n_prompt - 1
+    last_message = [b for b in inner[-2:-1] if b - n_start >= gap]
     shared = {n_common} | set(inner[:1] if len(inner) > 1 else ())
-    wanted = [*shared, *inner[-2:-1], *_spaced(n_prompt, inner, n_start, step)]
-    at = _apart(wanted, n_start, answer, gap)
+    others = _apart([*shared, *_spaced(n_prompt, inner, n_start, step)], [n_start, *last_message, answer], gap)
+    at = sorted(last_message + others)
     tail_from = answer if answer > n_start and n_prompt - answer <= max_tail else None
     if tail_from is None and answer > n_start:
         at.append(answer)
@@ -54,10 +56,10 @@ def _spaced(n_prompt: int, inner: Sequence[int], n_start: int, step: int) -> Ite
     return places
 
 
-def _apart(wanted: Iterable[int], n_start: int, end: int, gap: int) -> list[int]:
-    """Ascending, with ``gap`` between them, from ``n_start`` and to ``end``."""
+def _apart(wanted: Iterable[int], fixed: Sequence[int], gap: int) -> list[int]:
+    """Those ahead of the first of ``fixed`` and before the last, at least ``gap`` from all of them and each other."""
     at: list[int] = []
     for position in sorted(set(wanted)):
-        if position - (at[-1] if at else n_start) >= gap and end - position >= gap:
+        if fixed[0] < position < fixed[-1] and all(abs(position - other) >= gap for other in [*fixed, *at[-1:]]):
             at.append(position)
     return at
