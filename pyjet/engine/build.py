@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from pyjet.engine.calibration import calibrate
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
@@ -18,4 +20,5 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     """Load the GGUF file and pack it. Raises ModelError or NativeError with a sentence for the user."""
     model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
     engine = NativeEngine(model, settings.engine_config(), progress)
-    return engine, settings.limits(engine.n_vocab)
+    limits = settings.limits(engine.n_vocab)
+    return engine, replace(limits, step_seconds=calibrate(engine, limits))

@@ -23,6 +23,8 @@ class EngineLimits:
     n_vocab: int
     max_rows: int  # rows of one step
     page_tokens: int = 64
+    step_budget: float = 3.0  # steps with prompt rows take so many times as long as steps that only decode, at most
+    step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
 
 
 @dataclass(frozen=True)

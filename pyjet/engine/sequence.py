@@ -58,6 +58,10 @@ class Sequence:
     def n_left_to_read(self) -> int:
         return max(0, self.n_to_read - self.n_computed)
 
+    def rows_within(self, n: int) -> int:
+        """How many of at most ``n`` rows it can read in the next step."""
+        return min(n, self.n_left_to_read)
+
     @property
     def n_tokens(self) -> int:
         """Prompt and answer; the newest token of an answer is not computed yet."""

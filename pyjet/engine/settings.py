@@ -59,6 +59,7 @@ class EngineSettings:
             n_vocab=n_vocab,
             max_rows=self.max_rows,
             page_tokens=self.page_tokens,
+            step_budget=self.step_budget,
         )
 
     def engine_config(self) -> EngineConfig:
