@@ -32,6 +32,8 @@ class EngineLimits:
     slot_similarity: float = 0.1
     model: str = ""  # fingerprint of its file
     layout: str = ""  # device and KV types: they decide how pages are stored
+    step_budget: float = 3.0  # steps with prompt rows take so many times as long as steps that only decode, at most
+    step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
 
     @property
     def n_state_slots(self) -> int:

@@ -31,6 +31,8 @@ from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
+from pyjet.engine.step_budget import StepBudget
+from pyjet.engine.step_costs import StepCosts
 from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
@@ -59,6 +61,7 @@ class EngineCore:
         self._admission = Admission(limits, memory)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
         self._running = self._admission.running
+        self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
         self._plan: list[tuple[Sequence, int]] = []
         self._counters = Counters(pages_total=self._admission.pool.n_pages)
         self._t_begin = 0.0
@@ -104,7 +107,7 @@ class EngineCore:
         self._t_begin = self._clock()
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
-        self._plan = plan(self._running.values(), self.limits.max_rows)
+        self._plan = plan(self._running.values(), self.limits.max_rows, self._budget)
         if not self._plan:
             return events, None
         batch = self._builder.build(self._plan)
@@ -123,6 +126,7 @@ class EngineCore:
         """Take the step's numbers: tokens, or logits to sample from; advance, end what is done."""
         t_step = self._clock()
         self._count_step(result)
+        self._budget.observe(sum(n_rows for _, n_rows in self._plan), result.step_us * 1e-6)
         events: list[Event] = []
         argmax, sampled = result.argmax.tolist(), result.sampled.tolist()
         row = logit_row = 0

@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from pyjet.engine.sequence import Sequence
+from pyjet.engine.step_budget import StepBudget
 
 
-def plan(sequences: Iterable[Sequence], max_rows: int) -> list[tuple[Sequence, int]]:
+def plan(sequences: Iterable[Sequence], max_rows: int, budget: StepBudget) -> list[tuple[Sequence, int]]:
     """(sequence, rows) of the next step, in slot-independent order.
 
-    Decoding never waits for a prompt. What is left of ``max_rows`` is shared equally among prompts, more urgent and
-    older ones first; what a short prompt leaves goes to the first of the others. A prompt always gets a row as long
-    as ``max_rows`` is not below the number of sequences. Whoever reads its tokens again after a preemption counts as
-    a prompt.
+    Decoding never waits for a prompt, whatever their priorities. Prompts get the rows that the budget allows: the
+    most urgent ones first, equally urgent ones in equal shares. As long as the budget allows as many rows as there are
+    equally urgent prompts, each of them advances. Whoever reads its tokens again after a preemption counts as a prompt.
     """
     ordered = sorted(sequences, key=lambda s: s.order)
     rows = [(s, 1) for s in ordered if s.is_decoding]
-    return rows + share([s for s in ordered if not s.is_decoding], max_rows - len(rows))
+    prompts = [s for s in ordered if not s.is_decoding]
+    room = max_rows - len(rows)
+    wanted = sum(s.rows_within(room) for s in prompts) if room > 0 else 0
+    return rows + by_urgency(prompts, budget.chunk_rows(len(rows), wanted))
 
 
-def share(prompts: list[Sequence], budget: int) -> list[tuple[Sequence, int]]:
-    """Cut ``budget`` rows among prompts; those that get none are left out."""
-    if not prompts or budget <= 0:
+def by_urgency(prompts: Iterable[Sequence], n_rows: int) -> list[tuple[Sequence, int]]:
+    """``n_rows`` for the most urgent prompts; the others get what those cannot take. Prompts are in order."""
+    result: list[tuple[Sequence, int]] = []
+    for _, group in groupby(prompts, key=lambda s: s.request.priority):
+        shares = share(list(group), n_rows)
+        n_rows -= sum(n for _, n in shares)
+        result += shares
+    return result
+
+
+def share(prompts: list[Sequence], n_rows: int) -> list[tuple[Sequence, int]]:
+    """Cut ``n_rows`` among prompts; those that get none are left out.
+
+    Equal shares, so a prompt that needs no more than its share ends. What it leaves, and what others cannot take
+    before their next stop, goes to the first one that can take it.
+    """
+    if n_rows <= 0:
         return []
-    equal = max(1, budget // len(prompts))
-    wanted = [s.rows_within(budget) for s in prompts]
+    equal = max(1, n_rows // len(prompts))
     given = [0] * len(prompts)
-    for portion in (equal, budget):
-        for i, want in enumerate(wanted):
-            more = min(portion, want - given[i], budget)
+    for portion in (equal, n_rows):
+        for i, prompt in enumerate(prompts):
+            more = prompt.rows_within(given[i] + min(portion, n_rows)) - given[i]
             given[i] += more
-            budget -= more
-    return [(s, s.rows_within(n)) for s, n in zip(prompts, given, strict=True) if n > 0]
+            n_rows -= more
+    return [(s, n) for s, n in zip(prompts, given, strict=True) if n > 0]

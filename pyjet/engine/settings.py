@@ -70,6 +70,7 @@ class EngineSettings:
             max_spec=MAX_TAIL,
             slot_similarity=self.slot_similarity,
             layout=f"{self.device} {self.kv_type_k} {self.kv_type_v}",
+            step_budget=self.step_budget,
         )
 
     @property

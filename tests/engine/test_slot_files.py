@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyjet.assets import default_model_path
 from pyjet.engine.client import SlotActionError
 from pyjet.engine.local import LocalEngine
-from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams, StartedEvent, TokenEvent
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_file import SlotFileError, SlotFileOwner, read_slot_file, write_slot_file
 from pyjet.engine.snapshot import Snapshot
@@ -68,6 +68,7 @@ def test_an_action_waits_until_its_slot_is_free() -> None:
     limits = replace(LIMITS, model="m")
     with LocalEngine(FakeNative(limits, gate), limits) as engine:
         stream = engine.submit(request("a", prompt=PROMPT, id_slot=1))
+        assert isinstance(stream.get(10), StartedEvent)
         results: list[int] = []
         thread = threading.Thread(target=lambda: results.append(engine.slot_action(1, "erase").n_tokens))
         thread.start()

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from pyjet.engine.stops import Stops, plan_stops
 
 
-def planned(n_prompt: int, boundaries: tuple[int, ...] = (), n_start: int = 0, n_common: int = 0, **sizes: int) -> Stops:
+def planned(
+    n_prompt: int, boundaries: tuple[int, ...] = (), n_start: int = 0, n_common: int = 0, **sizes: int
+) -> Stops:
     return plan_stops(n_prompt, boundaries, n_start, n_common, **{"step": 1000, "gap": 10, "max_tail": 7, **sizes})
 
 
@@ -51,7 +53,7 @@ def test_nothing_to_keep_when_all_is_known(known: int) -> None:
 
 @given(
     st.integers(1, 300),
-    st.lists(st.integers(0, 320)).map(sorted),
+    st.lists(st.integers(0, 320), unique=True).map(sorted),
     st.data(),
     st.integers(0, 100),
     st.integers(1, 40),

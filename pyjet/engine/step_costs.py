@@ -1,0 +1,110 @@
+"""What a step of so many rows takes, learned from the steps that ran."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+
+# Row counts at which kernels change their tiles, four to an octave. What is measured for a count is kept for the next
+# size above it: cost is a staircase, and a size stands for the whole stair below it.
+SIZES = tuple(sorted({*range(1, 5), *(k << octave for octave in range(14) for k in range(4, 8))}))
+N_RECENT = 5  # measurements whose median counts: a swap or another process may spoil two of them
+MAX_GAP = 2  # between sizes further apart than this factor the price is taken from a line, or none would be tried
+FRESH_STEPS = 100  # a measurement older than so many steps is scaled by what has changed since
+
+
+def index_of(n_rows: int) -> int:
+    """Of the size in SIZES that stands for ``n_rows``."""
+    return min(bisect_left(SIZES, n_rows), len(SIZES) - 1)
+
+
+class SizeCost:
+    """The newest measurements of one size. ``calibrated``: seconds when nothing was in the context; 0: unknown."""
+
+    def __init__(self) -> None:
+        self.calibrated = 0.0
+        self.level = 0.0
+        self.at_step = 0
+        self._recent: deque[float] = deque(maxlen=N_RECENT)
+
+    def add(self, seconds: float, at_step: int) -> None:
+        self._recent.append(seconds)
+        self.level = median(self._recent)
+        self.at_step = at_step
+
+
+class StepCosts:
+    """Prices of steps. They follow slow changes (contexts grow, the device gets warm) by the newest measurements.
+
+    Context depth needs no term of its own: it changes slowly beside the number of steps, and prices follow within
+    a few of them. ``calibrated``: (rows, seconds) of steps measured in advance.
+    """
+
+    def __init__(self, calibrated: Iterable[tuple[int, float]] = ()) -> None:
+        self._costs: dict[int, SizeCost] = {}  # by index in SIZES
+        self._known: list[int] = []  # its keys in order
+        self._n_steps = 0
+        for n_rows, seconds in calibrated:
+            self.observe(n_rows, seconds)
+        for cost in self._costs.values():
+            cost.calibrated = cost.level
+
+    def observe(self, n_rows: int, seconds: float) -> None:
+        """A step of ``n_rows`` took so long."""
+        index = index_of(n_rows)
+        if index not in self._costs:
+            self._costs[index] = SizeCost()
+            self._known = sorted(self._costs)
+        self._n_steps += 1
+        self._costs[index].add(max(seconds, 1e-9), self._n_steps)
+
+    def seconds(self, n_rows: int) -> float:
+        """Price of a step, rather too high than too low; 0 when nothing has been measured.
+
+        A size never measured costs as much as the next larger one, or in proportion to the largest that was measured.
+        """
+        if not self._known:
+            return 0.0
+        index = index_of(n_rows)
+        at = bisect_left(self._known, index)
+        if at == len(self._known):
+            largest = self._known[-1]
+            return self._price(largest) * max(n_rows / SIZES[largest], 1.0)
+        after = self._known[at]
+        before = self._known[at - 1] if at > 0 else after
+        if after == index or SIZES[after] <= MAX_GAP * SIZES[before]:
+            return self._price(after)
+        part = (SIZES[index] - SIZES[before]) / (SIZES[after] - SIZES[before])
+        return self._price(before) * (1.0 - part) + self._price(after) * part
+
+    def decode_seconds(self, n_rows: int) -> float:
+        """What a step of decoding rows alone took last, rather too low than too high: others' speed is measured by it.
+
+        Decoding alone may be long ago: it is not scaled by what steps with long prompts take now.
+        """
+        if not self._known:
+            return 0.0
+        index = index_of(n_rows)
+        at = bisect_left(self._known, index)
+        if at < len(self._known) and self._known[at] == index:
+            return self._costs[index].level
+        return self._costs[self._known[max(0, at - 1)]].level
+
+    def _price(self, index: int) -> float:
+        """A size not measured lately has become as much slower since its calibration as the nearest one that was.
+
+        So a size that once was too slow is tried again when a prompt starts from the beginning or the device is free.
+        """
+        cost = self._costs[index]
+        if self._is_fresh(cost) or not cost.calibrated:
+            return cost.level
+        near = [i for i in self._known if self._costs[i].calibrated and self._is_fresh(self._costs[i])]
+        if not near:
+            return cost.level
+        nearest = self._costs[min(near, key=lambda i: abs(i - index))]
+        return cost.calibrated * nearest.level / nearest.calibrated
+
+    def _is_fresh(self, cost: SizeCost) -> bool:
+        return cost.at_step > self._n_steps - FRESH_STEPS

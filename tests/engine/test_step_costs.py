@@ -1,0 +1,61 @@
+"""Prices of steps: learned, robust against hiccups, careful about what was never measured."""
+
+from __future__ import annotations
+
+from pytest import approx
+
+from pyjet.engine.step_costs import FRESH_STEPS, StepCosts
+
+
+def test_nothing_measured_has_no_price() -> None:
+    assert StepCosts().seconds(8) == StepCosts().decode_seconds(8) == 0.0
+
+
+def test_a_size_stands_for_the_stair_below_it() -> None:
+    costs = StepCosts([(32, 0.010), (64, 0.020)])
+    assert costs.seconds(31) == costs.seconds(32) == 0.010
+    assert costs.seconds(33) == costs.seconds(48) == costs.seconds(64) == 0.020
+
+
+def test_beyond_the_largest_size_the_price_grows_in_proportion() -> None:
+    costs = StepCosts([(1, 0.007), (64, 0.020)])
+    assert costs.seconds(128) == 0.040
+    assert costs.seconds(1_000_000) == 0.020 * 1_000_000 / 64
+
+
+def test_between_distant_sizes_the_price_is_on_a_line() -> None:
+    costs = StepCosts([(1, 0.006), (513, 0.006 + 0.128)])  # kept for 640 rows
+    assert 0.006 < costs.seconds(8) < 0.009
+    assert costs.seconds(8) < costs.seconds(64) < costs.seconds(500) < costs.seconds(640)
+
+
+def test_hiccups_do_not_count() -> None:
+    costs = StepCosts()
+    for seconds in (0.020, 0.021, 3.0, 0.020, 3.0):
+        costs.observe(64, seconds)
+    assert costs.seconds(64) == 0.021
+
+
+def test_a_lasting_change_counts_after_three_steps() -> None:
+    costs = StepCosts([(64, 0.020)] * 5)
+    for _ in range(3):
+        costs.observe(64, 0.026)
+    assert costs.seconds(64) == 0.026
+
+
+def test_the_price_of_decoding_is_never_that_of_more_rows() -> None:
+    costs = StepCosts([(2, 0.0066), (4, 0.0068)])
+    assert costs.decode_seconds(3) == 0.0066
+    assert costs.decode_seconds(4) == 0.0068
+    assert costs.decode_seconds(1) == 0.0066, "nothing smaller is known"
+
+
+def test_old_prices_change_as_their_neighbours_did() -> None:
+    costs = StepCosts([(1, 0.006), (32, 0.010), (64, 0.020)])
+    for _ in range(10):
+        costs.observe(64, 0.040)  # deep in a prompt
+    for _ in range(FRESH_STEPS):
+        costs.observe(32, 0.015)
+    assert costs.seconds(64) == approx(0.020 * 1.5), "no longer what it cost once, nor what it cost at first"
+    assert costs.seconds(1) == approx(0.006 * 1.5)
+    assert costs.decode_seconds(1) == 0.006
