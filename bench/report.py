@@ -19,6 +19,7 @@ from bench import bounds
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
+NOT_MEASURED = "Not measured yet.\n"
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -99,6 +100,27 @@ def bounds_table(record: dict[str, Any]) -> str:
     return markdown(["figure", "measured", "bound", ""], rows, _run(record))
 
 
+AGENT_FIGURES = (  # key, how it is shown
+    ("followup_ttft_s_4x23k", "{:.2f}"),
+    ("decode_share_during_prefill", "{:.2f}"),
+    ("longest_pause_s", "{:.2f}"),
+    ("prompt_slowdown", "{:.2f}"),
+)
+
+
+def agents_table(record: dict[str, Any]) -> str:
+    """What agents wait for, beside llama-server with its defaults and tuned; empty where nothing was measured."""
+    found = {bound.key: (bound, verdict) for bound, _, verdict in bounds.lines(record)}
+    rows = []
+    for key, form in AGENT_FIGURES:
+        bound, verdict = found[key]
+        values = [record.get(prefix + key) for prefix in ("", "llama_cpp_", "llama_cpp_tuned_")]
+        shown = ["" if value is None else form.format(value) for value in values]
+        rows.append([bound.text, *shown, bound.wanted, verdict])
+    note = f"{record['sizes']}; {record['model']}, random weights; {_run(record)}"
+    return markdown(["", "pyjet", "llama.cpp", "tuned", "bound", ""], rows, note)
+
+
 def _run(record: dict[str, Any]) -> str:
     return f"{record['device']}; commit {record['commit']}; {record['date']}."
 
@@ -110,14 +132,17 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "eval-chats": ("eval-chats.json", eval_table),
     "step-h200": ("nvidia-h200/step.json", step_table),
     "bounds-h200": ("nvidia-h200/step.json", bounds_table),
+    "agents-h200": ("nvidia-h200/agents.json", agents_table),
 }
 
 
 def render(name: str) -> str:
-    """The named table, from its results file."""
+    """The named table, from its results file; a line that says so when there is none yet."""
     if name not in TABLES:
         raise click.ClickException(f"the README names an unknown table: {name}")
     file, renderer = TABLES[name]
+    if not (RESULTS / file).exists():
+        return NOT_MEASURED
     return renderer(json.loads((RESULTS / file).read_text(encoding="utf-8")))
 
 

@@ -60,4 +60,21 @@ def test_every_table_of_the_readme_is_recorded() -> None:
     text = (report.ROOT / "README.md").read_text(encoding="utf-8")
     names = [match["name"] for match in report.MARKED.finditer(text)]
     assert sorted(names) == sorted(report.TABLES)
-    assert all(report.render(name).startswith("|") for name in names)
+    assert all(report.render(name).startswith(("|", report.NOT_MEASURED)) for name in names)
+
+
+def test_agents_table_has_a_column_for_each_server_and_the_verdicts() -> None:
+    record = {
+        **dict.fromkeys(("sizes", "model", "device", "commit", "date"), "x"),
+        "followup_ttft_s_4x23k": 0.25,
+        "llama_cpp_followup_ttft_s_4x23k": 4.63,
+        "longest_pause_s": 0.2,
+    }
+    lines = [[cell.strip() for cell in line.split("|")[2:-1]] for line in report.agents_table(record).splitlines()[2:6]]
+    assert lines[0] == ["0.25", "4.63", "", "<= 0.3", "ok"]
+    assert lines[1][-1] == "not measured"
+    assert lines[2][-1] == "MISSED"
+
+
+def test_a_table_without_results_says_so(results: Path) -> None:
+    assert report.render("agents-h200") == report.NOT_MEASURED
