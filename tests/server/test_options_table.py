@@ -78,6 +78,7 @@ SAMPLES = {
     "--grammar": "",
     "--json-schema": "",
     "--step-budget": "2",
+    "--slot-save-path": ".",
     "--alias-profile": "planner:ctx=1000",
 }
 NEEDS_FILE = {
@@ -92,7 +93,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
     "--spm-infill": None,
-    "--slot-save-path": ".",
     "--grammar": "root ::= x",
     "--json-schema": "{}",
     "--lora": "a.gguf",

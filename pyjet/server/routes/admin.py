@@ -40,7 +40,6 @@ def register(app: Flask, service: Service) -> None:
     _get(app, "/metrics", lambda: _metrics(service, metrics))
     _get(app, "/lora-adapters", lambda: jsonio.response([]))
     _post(app, "/lora-adapters", _set_adapters)
-    app.add_url_rule("/slots/<id>", "slot_action", lambda id: _slot_action(), methods=["POST"])
     for path, message in _NOT_OFFERED.items():
         _post(app, path, _raiser(ApiError(501, message)))
     for method in ("GET", "DELETE"):
@@ -205,11 +204,6 @@ _SAMPLING_FIELDS = (
     "frequency_penalty",
     "min_keep",
 )
-
-
-def _slot_action() -> Response:
-    # --slot-save-path is refused at the start, so the answer is always the same
-    raise endpoint_disabled("slots action", "--slot-save-path")
 
 
 def _metrics(service: Service, text: MetricsText) -> Response:
