@@ -1,4 +1,4 @@
-"""The bounds that figures must keep: ``python -m bench.bounds bench/results/nvidia-h200/step.json``.
+"""The bounds that figures must keep: ``python -m bench.bounds bench/results/nvidia-h200/{step,agents}.json``.
 
 Prints every bound with its figure and fails when one is missed. A figure that was not measured is neither.
 """
@@ -40,6 +40,10 @@ BOUNDS = (
     Bound("vram_gb_27b_132k_4slots", "GPU memory, 132K pool and 4 slots, GB", 23.5),
     Bound("host_gap_fraction_4seq", "share of the time between steps, 4 sequences", 0.05),
     Bound("http_over_engine_4clients", "4 streaming clients: tokens a second over the engine's", 0.93, is_least=True),
+    Bound("followup_ttft_s_4x23k", "4 agents at 23,000 ask at once: time to first token, s", 0.3),
+    Bound("decode_share_during_prefill", "decode beside another's prompt of 20,000 over alone", 0.30, is_least=True),
+    Bound("longest_pause_s", "longest pause of that decode, s", 0.15),
+    Bound("prompt_slowdown", "time to first token of that prompt over alone", 1.3),
 )
 
 
@@ -57,13 +61,15 @@ def lines(record: dict[str, Any]) -> list[tuple[Bound, str, str]]:
 
 
 @click.command(help=__doc__)
-@click.argument("file", type=click.Path(exists=True, path_type=Path))
-def main(file: Path) -> None:
-    record = json.loads(file.read_text(encoding="utf-8"))
-    found = lines(record)
+@click.argument("files", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
+def main(files: tuple[Path, ...]) -> None:
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    found = lines({key: value for record in records for key, value in record.items()})
     for bound, value, verdict in found:
         click.echo(f"{bound.text:60} {value:>8} {bound.wanted:>8}  {verdict}")
-    click.echo(f"{record.get('device')}; {record.get('model')}; commit {record.get('commit')}; {record.get('date')}")
+    for file, record in zip(files, records):
+        made = f"{record.get('device')}; {record.get('model')}; commit {record.get('commit')}; {record.get('date')}"
+        click.echo(f"{file.name}: {made}")
     sys.exit(int(any(verdict == "MISSED" for _, _, verdict in found)))
 
 

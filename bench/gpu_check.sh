@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in under ten minutes: tests, compute-sanitizer, benchmarks, and whether the bounds hold.
 #
-#   bench/gpu_check.sh                    all sections
-#   bench/gpu_check.sh tests step         some of them: tests sanitize step host http
+#   bench/gpu_check.sh                    all sections but agents
+#   bench/gpu_check.sh tests step         some of them: tests sanitize step host http agents
+#
+# agents takes four minutes: long conversations with pyjet-server, then with llama-server where LLAMA_SERVER names one.
 #
 # Works without a network, with the packages that PYTHON finds. Results go to $OUT (bench/results/NAME-OF-THE-CARD),
 # what the sections print to $OUT/gpu_check.log. Exit status 1 when a section fails or a bound is missed.
@@ -11,7 +13,9 @@
 # TIME_LIMIT=540            seconds for all sections together
 # MODEL=FILE                instead of a 27B file of random weights, which is written to /dev/shm and removed again
 # KEEP_MODEL=1              leave that file there for the next time
+# LLAMA_SERVER=FILE         llama.cpp's server for CUDA
 # DEVICE=cpu                to try the script itself, with a small MODEL; STEP_ARGS="--positions 200,900 --prompt 900"
+#                           and AGENTS_ARGS="--context 600 --prefill 6000 --mixed-tokens 3000 --total-context 40000"
 # PYJET_LIBRARY=FILE        this library instead of building one
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -22,9 +26,9 @@ sections=("$@")
 [ $# -gt 0 ] || sections=(tests sanitize step host http)
 for section in "${sections[@]}"; do
     case $section in
-    tests | sanitize | step | host | http) ;;
+    tests | sanitize | step | host | http | agents) ;;
     *)
-        echo "unknown section $section; there are: tests sanitize step host http" >&2
+        echo "unknown section $section; there are: tests sanitize step host http agents" >&2
         exit 2
         ;;
     esac
@@ -135,8 +139,9 @@ if wants sanitize; then
 fi
 
 figures=$out/step.json
+agents=$out/agents.json
 model=${MODEL:-/dev/shm/pyjet-27b.gguf}
-if wants step || wants host || wants http; then
+if wants step || wants host || wants http || wants agents; then
     if [ ! -f "$model" ]; then
         [ "${KEEP_MODEL:-0}" = 1 ] || trap 'rm -f "$model" "$model.part"' EXIT
         section model 120 bash -c write_model || exit 1
@@ -152,11 +157,22 @@ if wants step; then
 fi
 wants host && section host 120 "$python" -m bench.host_gap "$model" --device "$device" --out "$figures"
 wants http && section http 120 "$python" -m bench.http_rate "$model" --device "$device" --out "$figures"
+if wants agents; then
+    read -ra agents_args <<<"${AGENTS_ARGS:-}"
+    [ -z "${LLAMA_SERVER:-}" ] || agents_args+=(--llama-server "$LLAMA_SERVER")
+    left=$((time_limit - SECONDS + started - 15))
+    agents_args+=(--time-limit $((left < 240 ? left : 240)))
+    section agents 270 "$python" -m bench.agents_beside "$model" --device "$device" --out "$agents" "${agents_args[@]}"
+fi
 
 echo
 printf '%s\n' "${summary[@]}"
-if [ -f "$figures" ]; then
+results=()
+for file in "$figures" "$agents"; do
+    [ ! -f "$file" ] || results+=("$file")
+done
+if [ ${#results[@]} -gt 0 ]; then
     echo
-    "$python" -m bench.bounds "$figures" || status=1
+    "$python" -m bench.bounds "${results[@]}" || status=1
 fi
 exit $status

@@ -153,10 +153,13 @@ class Load:
             longest_pause_s=victim.longest_pause(other.sent, other.first),
             other_ttft_s=other.ttft, other_prompt_tok_s=n / other.ttft))
 
+    def warm(self) -> None:
+        check(self.fresh(1, min(64, self.a.short), 16))
+
     def run(self) -> None:
         todo = dict(zip(SCENARIOS, (self.single, self.run_agents, self.prefill, self.followup, self.solo, self.mixed)))
         if self.a.warmup:
-            check(self.fresh(1, min(64, self.a.short), 16))
+            self.warm()
         for name in self.a.scenario:
             for rep in range(self.a.reps):
                 if self.a.deadline and time.time() > self.a.deadline:

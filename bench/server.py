@@ -1,4 +1,4 @@
-"""A pyjet-server for the length of a measurement."""
+"""A server for the length of a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 
-SERVE = "import sys; from pyjet.server.main import main; sys.exit(main())"
+PYJET = (sys.executable, "-c", "import sys; from pyjet.server.main import main; sys.exit(main())")
 
 
 def free_port() -> int:
@@ -23,21 +23,23 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_server(options: Sequence[str] = (), timeout_s: float = 120) -> Iterator[str]:
-    """Start pyjet-server on a free port, wait until it is healthy, yield its URL, stop it.
+def running_server(
+    options: Sequence[str] = (), timeout_s: float = 120, program: Sequence[str] = PYJET
+) -> Iterator[str]:
+    """Start pyjet-server or another server on a free port, wait until it is healthy, yield its URL, stop it.
 
     Raises RuntimeError with the end of its log when it does not become ready.
     """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-c", SERVE, "--host", "127.0.0.1", "--port", str(port), *options]
+        command = [*program, "--host", "127.0.0.1", "--port", str(port), *options]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             if not _becomes_healthy(process, url, timeout_s):
                 log.seek(0)
                 tail = log.read()[-4000:].decode(errors="replace")
-                raise RuntimeError(f"pyjet-server did not become ready in {timeout_s:.0f} s:\n{tail}")
+                raise RuntimeError(f"the server did not become ready in {timeout_s:.0f} s:\n{tail}")
             yield url
         finally:
             process.terminate()

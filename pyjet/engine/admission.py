@@ -6,51 +6,69 @@ import bisect
 from dataclasses import dataclass
 
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.host_store import HostStore
+from pyjet.engine.output_length import OutputLength
 from pyjet.engine.pages import PagePool
+from pyjet.engine.prefix_cache import PrefixCache
+from pyjet.engine.prefix_tree import CheckpointKind, Match, Tokens
 from pyjet.engine.request import GenerationRequest
+from pyjet.engine.same_prefix import find_leader
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.slots import SlotTable
+from pyjet.engine.stops import plan_stops
 
 # Pages beyond its tokens that a sequence gets at admission. They are how far it comes before it can need more, so
-# they bound what a preemption wastes: reading L tokens again buys at least 8 pages of answer (512 tokens of 64 each),
-# seconds of decoding. More would only keep memory from others that could run.
+# they bound what a preemption wastes: moving L tokens away and back buys at least 8 pages of answer (512 tokens of 64
+# each), seconds of decoding. More would only keep memory from others that could run.
 MAX_HEADROOM_PAGES = 8
 # In a small pool the headroom of all slots together takes at most this part, or the slots could not be filled.
 HEADROOM_SHARE = 4
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Waiting:
     """A request in the queue. ``sequence``: what it was before it was preempted; None: it never ran."""
 
     request: GenerationRequest
     id_task: int
     t_queued: float
+    prompt: Tokens
     sequence: Sequence | None = None
 
     @property
     def order(self) -> tuple[int, int]:
         return -self.request.priority, self.id_task
 
+    @property
+    def tokens(self) -> Tokens:
+        """All that are known."""
+        return self.prompt if self.sequence is None else self.sequence.tokens[: self.sequence.n_tokens]
+
 
 class Admission:
     """Starts requests in order of priority and age, and takes pages from the least urgent when they run out.
 
-    A request starts when a slot is free and the pool has pages for its tokens, some headroom and the next page of
-    all that run; later it takes pages one by one. Nobody overtakes a request that waits for memory. The most urgent
-    sequence is never preempted, so it ends, then the next one does: everything ends. Nothing is preempted to start
-    a request, and what was preempted comes back only after another request ended or was preempted too.
+    A request starts when a slot is free and the pool has pages for its tokens, some headroom and what all that run
+    are likely to need. Nobody overtakes a request that waits for memory. One whose prompt begins like one that is
+    being read waits for these rows instead of computing them too. The most urgent sequence is never preempted, so it
+    ends, then the next one does: everything ends. Nothing is preempted to start a request, and what was preempted
+    comes back only after another request ended or was preempted too.
     """
 
-    def __init__(self, limits: EngineLimits) -> None:
+    def __init__(self, limits: EngineLimits, memory: DeviceMemory) -> None:
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         self.n_ctx = min(limits.n_ctx_slot, limits.n_ctx_total)  # of one sequence; never more than the pool
         self.pool = PagePool(n_pages, limits.page_tokens)
-        self.slots = SlotTable(limits.n_slots, limits.n_ctx_slot)
+        host = HostStore(limits.host_bytes, memory.page_bytes, memory.state_bytes, memory.host_memory)
+        host.reserve(limits.n_slots)
+        self.cache = PrefixCache(self.pool, limits.n_state_slots, memory, host, limits.max_checkpoints)
+        self.slots = SlotTable(limits.n_slots, limits.n_ctx_slot, limits.slot_similarity)
         self.running: dict[str, Sequence] = {}
         self.waiting: list[Waiting] = []
-        self.n_preemptions = 0
-        self._n_vocab = limits.n_vocab
+        self.n_preemptions = self.n_hits = 0
+        self._limits = limits
+        self._lengths = OutputLength()
         self._headroom = min(MAX_HEADROOM_PAGES, max(1, n_pages // (HEADROOM_SHARE * limits.n_slots)))
         self._may_admit = False  # something changed since admit() last found nothing to start
 
@@ -69,28 +87,43 @@ class Admission:
         return None
 
     def release(self, sequence: Sequence) -> None:
-        """A sequence ended that runs, or that was preempted and left the queue."""
+        """A sequence ended that runs, or that was preempted and left the queue. What it computed is kept."""
         self.running.pop(sequence.request.id, None)
         self.slots.release(sequence)
-        sequence.lease.free()
+        self._lengths.add(len(sequence.generated))
+        self.cache.keep(sequence)
+        self._unpark(sequence)
+        self._may_admit = True
+
+    def keep_state(self, sequence: Sequence, kind: CheckpointKind) -> None:
+        """A reading sequence is at a place to come back to; who waits for it may start."""
+        self.cache.save(sequence, kind)
         self._may_admit = True
 
     def grow(self) -> None:
         """Every decoding sequence gets the page of its next row, at the cost of the least urgent ones."""
         needy = [s for s in self.running.values() if s.n_computed >= s.n_covered]
         for sequence in needy:
-            while sequence.request.id in self.running and not sequence.grow(sequence.n_table + 1):
+            # By force when nobody else can give way: if the host is full too, rows of those are read again.
+            is_forced = len(self.running) == 1
+            while self._runs(sequence) and not self.cache.grow(sequence, len(sequence.pages) + 1, force=is_forced):
                 self._preempt(max(self.running.values(), key=lambda s: s.order))
+                is_forced = True
+
+    def _runs(self, sequence: Sequence) -> bool:
+        return sequence.request.id in self.running
 
     def _preempt(self, sequence: Sequence) -> None:
         del self.running[sequence.request.id]
         self.slots.preempt(sequence)
-        sequence.preempt()
+        sequence.preempt(self.cache.keep(sequence, "parked"))
         self.n_preemptions += 1
-        self.add(Waiting(sequence.request, sequence.id_task, sequence.t_queued, sequence))
+        prompt = sequence.tokens[: sequence.n_prompt]
+        self.add(Waiting(sequence.request, sequence.id_task, sequence.t_queued, prompt, sequence))
 
     def admit(self) -> list[Sequence]:
-        """Start or resume waiting requests in order. One that waits for a certain slot lets others pass."""
+        """Start or resume waiting requests in order. One that waits for a certain slot, or for rows that another one
+        is about to compute, lets others pass."""
         if not self._may_admit:
             return []
         self._may_admit = False
@@ -99,34 +132,96 @@ class Admission:
         while i < len(self.waiting):
             waiting = self.waiting[i]
             id_slot = waiting.request.id_slot
-            slot = self.slots.choose(id_slot, waiting.sequence)
-            if slot is None and id_slot >= 0:
+            slot = self.slots.choose(id_slot, waiting.prompt, waiting.sequence)
+            if slot is None and id_slot < 0:
+                break
+            match = self._match(waiting)
+            if slot is None or self._waits_for_rows(waiting, match):
                 i += 1
                 continue
-            n_pages = self._pages_to_start(waiting)
-            if slot is None or n_pages + self._n_growing() > self.pool.n_free:
+            sequence = self._start(waiting, match)
+            if sequence is None:
                 break
             del self.waiting[i]
-            sequence = waiting.sequence or self._new_sequence(waiting)
-            sequence.grow(n_pages)
             self.slots.take(slot, sequence)
             self.running[waiting.request.id] = sequence
             admitted.append(sequence)
         return admitted
 
+    def _match(self, waiting: Waiting) -> Match:
+        """What is known of a request's tokens. The last one is always computed: its row gives the next token."""
+        if waiting.sequence is None and not waiting.request.cache_prompt:
+            return Match(None)
+        return self.cache.match(waiting.tokens, len(waiting.tokens) - 1)
+
+    def _waits_for_rows(self, waiting: Waiting, match: Match) -> bool:
+        """Whether another sequence is about to compute more of this prompt than is known of it."""
+        if waiting.sequence is not None or not waiting.request.cache_prompt:
+            return False
+        priority, gain = waiting.request.priority, self._limits.checkpoint_gap
+        leader = find_leader(waiting.prompt, priority, self.running.values(), match.n_tokens, gain)
+        if leader is not None:
+            leader.sequence.add_shared_stop(leader.n_common)
+        return leader is not None
+
+    def _start(self, waiting: Waiting, match: Match) -> Sequence | None:
+        """The sequence on its pages, or None when there are not enough."""
+        n_pages = self._pages_to_start(waiting)
+        wanted = self.cache.n_pages_needed(match, n_pages) + self._pages_to_come()
+        # The most urgent one starts when nobody runs, even if rows of preempted ones must be read again for that.
+        is_first = not self.running
+        if not is_first and wanted > self.pool.n_free and wanted > self.cache.n_available(match):
+            return None
+        sequence = waiting.sequence or self._new_sequence(waiting)
+        swap_seconds = self.cache.swaps.seconds
+        if not self.cache.open(sequence, match.checkpoint, n_pages, force=is_first):
+            return None
+        sequence.swap_seconds += self.cache.swaps.seconds - swap_seconds
+        self._unpark(sequence)
+        self._note_start(sequence, match)
+        return sequence
+
+    def _note_start(self, sequence: Sequence, match: Match) -> None:
+        if sequence.is_resumed:
+            return
+        sequence.n_cached = sequence.n_reached = match.n_tokens
+        self.n_hits += match.n_tokens > 0
+        stops = plan_stops(
+            sequence.n_prompt,
+            sequence.request.boundaries,
+            match.n_tokens,
+            match.n_common,
+            step=self._limits.checkpoint_step,
+            gap=self._limits.checkpoint_gap,
+            max_tail=self._limits.max_spec,
+        )
+        sequence.stops, sequence.shared_stops = list(stops.at), set(stops.shared)
+        sequence.tail_from = stops.tail_from
+
+    def _unpark(self, sequence: Sequence) -> None:
+        if sequence.parked is not None:
+            self.cache.unpark(sequence.parked)
+            sequence.parked = None
+
     def _new_sequence(self, waiting: Waiting) -> Sequence:
         longest = self._most_tokens(waiting.request)
-        return Sequence(waiting.request, waiting.id_task, waiting.t_queued, self.pool, longest, self._n_vocab)
+        page_tokens, n_vocab = self.pool.page_tokens, self._limits.n_vocab
+        return Sequence(waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab)
 
     def _pages_to_start(self, waiting: Waiting) -> int:
         """For all tokens known so far and the headroom, but no more than the request can ever use."""
-        n_tokens = len(waiting.request.prompt) if waiting.sequence is None else waiting.sequence.n_tokens
         most = self.pool.pages_for(self._most_tokens(waiting.request))
-        return min(self.pool.pages_for(n_tokens) + self._headroom, most)
+        return min(self.pool.pages_for(len(waiting.tokens)) + self._headroom, most)
 
-    def _n_growing(self) -> int:
-        """Running sequences that may need another page: without one for each, they would preempt who comes now."""
-        return sum(s.n_table < len(s.page_table) for s in self.running.values())
+    def _pages_to_come(self) -> int:
+        """Pages that running sequences are likely to need: without them, they would preempt who comes now."""
+        return sum(self._pages_wanted(s) for s in self.running.values())
+
+    def _pages_wanted(self, sequence: Sequence) -> int:
+        n_held = len(sequence.pages)
+        n_left = self._lengths.expected - len(sequence.generated)
+        likely = self.pool.pages_for(sequence.n_tokens + n_left) - n_held
+        return min(max(1, min(likely, self._headroom)), len(sequence.page_table) - n_held)
 
     def _most_tokens(self, request: GenerationRequest) -> int:
         """Longest context the request can reach; the last generated token is never computed."""
@@ -137,14 +232,15 @@ class Admission:
 
     def check(self) -> None:
         """AssertionError unless pages, slots, queue and sequences agree. For tests and debugging."""
-        self.pool.check()
         sequences = self.slots.sequences()
         assert {s.request.id: s for s in sequences} == self.running
+        self.pool.check([page for s in sequences for page in s.pages] + self.cache.held_pages())
+        self.cache.check(sequences)
         for s in sequences:
             assert self.slots.slots[s.slot].sequence is s
-            assert s.page_table[: s.n_table].tolist() == s.lease.pages
-            assert max(s.n_computed, 0 if s.is_decoding else s.n_to_read) <= s.n_table * self.pool.page_tokens
-        assert self.pool.n_used == sum(s.n_table for s in sequences)
+            assert s.page_table[: len(s.pages)].tolist() == s.pages
+            assert max(s.n_computed, 0 if s.is_decoding else s.n_to_read) <= s.n_covered
+            assert all(s.n_computed < stop < s.n_to_read for stop in s.stops)
         assert [w.order for w in self.waiting] == sorted(w.order for w in self.waiting)
         for slot in self.slots.slots:
             assert slot.preempted is None or slot.preempted in [w.sequence for w in self.waiting]

@@ -18,14 +18,17 @@ class DecodeStep:
     """A batch of decode rows only. It carries the next step too while the same sequences run on the same pages."""
 
     sequences: list[Sequence]
-    n_covered: list[int]  # positions below this are in the batch's page table
+    tables: list[tuple[int, int]]  # of each: its version, and the positions below this are in the batch's page table
     batch: StepBatch
     sample_rows: SampleRows  # of the batch
 
     def fits(self, plan: Rows[tuple[Sequence, int]]) -> bool:
         return len(plan) == len(self.sequences) and all(
-            sequence is before and sequence.is_decoding and sequence.n_computed < n
-            for (sequence, _), before, n in zip(plan, self.sequences, self.n_covered)
+            sequence is before
+            and sequence.is_decoding
+            and sequence.table_version == version
+            and sequence.n_computed < n_covered
+            for (sequence, _), before, (version, n_covered) in zip(plan, self.sequences, self.tables)
         )
 
     def advance(self) -> StepBatch:
@@ -63,9 +66,11 @@ class BatchBuilder:
             return self._decode.advance()
         batch = self._write(plan)
         self._decode = None
-        if all(sequence.is_decoding for sequence, _ in plan):
+        if all(sequence.is_decoding and not sequence.n_pending for sequence, _ in plan):
             n_covered = (batch.seqs["n_pages"] * self._page_tokens).tolist()
-            self._decode = DecodeStep([sequence for sequence, _ in plan], n_covered, batch, self._sample_rows)
+            sequences = [sequence for sequence, _ in plan]
+            tables = [(sequence.table_version, n) for sequence, n in zip(sequences, n_covered)]
+            self._decode = DecodeStep(sequences, tables, batch, self._sample_rows)
         return batch
 
     def _write(self, plan: Rows[tuple[Sequence, int]]) -> StepBatch:
@@ -79,7 +84,10 @@ class BatchBuilder:
                 samplers.append(sequence.sampler)
             flags = SEQ_RESET if first == 0 else 0
             n_used = -(-(first + n_rows) // self._page_tokens)  # it may own more than that
-            self._seqs[index] = (sequence.slot, row, n_rows, 0, 0, n_pages, n_used, flags)
+            n_spec = sequence.n_speculative(n_rows)
+            self._seqs[index] = (
+                sequence.state_slot, row, n_rows, n_spec, sequence.n_pending, n_pages, n_used, flags
+            )  # fmt: skip
             tables.append(sequence.page_table[:n_used])
             n_pages += n_used
             row += n_rows
@@ -103,7 +111,7 @@ class BatchBuilder:
             self._positions[row] = first
             self._row_seq[row] = index
         else:
-            self._tokens[row:end] = sequence.to_read[first : first + n_rows]
+            self._tokens[row:end] = sequence.tokens[first : first + n_rows]
             np.add(self._counting[:n_rows], first, out=self._positions[row:end])
             self._row_seq[row:end] = index
             self._row_flags[row:end] = 0

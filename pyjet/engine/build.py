@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
+from pyjet.model.fingerprint import fingerprint
 from pyjet.model.reader import load_model
 from pyjet.native.engine import NativeEngine, ProgressCallback
 
@@ -18,4 +20,4 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     """Load the GGUF file and pack it. Raises ModelError or NativeError with a sentence for the user."""
     model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
     engine = NativeEngine(model, settings.engine_config(), progress)
-    return engine, settings.limits(engine.n_vocab)
+    return engine, replace(settings.limits(engine.n_vocab), model=fingerprint(settings.model_path))

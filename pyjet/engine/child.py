@@ -10,9 +10,10 @@ from multiprocessing.connection import Connection
 from typing import NoReturn
 
 from pyjet.engine.build import EngineFactory
+from pyjet.engine.client import SlotActionResult
 from pyjet.engine.core import EngineCore
 from pyjet.engine.loop import EngineLoop, Stop
-from pyjet.engine.messages import Died, Events, Loading, Query, Ready, Reply, ToEngine
+from pyjet.engine.messages import Died, Events, Loading, Query, Ready, Reply, SlotDone, ToEngine
 from pyjet.engine.outbox import Outbox
 from pyjet.engine.request import Event, FailedEvent, FinishedEvent
 from pyjet.engine.settings import EngineSettings
@@ -76,7 +77,7 @@ class EngineChild:
             stepper, limits = self._factory(self._settings, self._report)
         except BaseException as error:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
-        self._loop = EngineLoop(EngineCore(limits), stepper, self._send_events)
+        self._loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events, self._answer_slot_job)
         self._outbox.send(Ready(limits))
         self._loop.run()
         if self._loop.error is not None:
@@ -93,6 +94,9 @@ class EngineChild:
         assert self._loop is not None
         ended = any(isinstance(event, (FinishedEvent, FailedEvent)) for event in events)
         self._outbox.send(Events(events, self._loop.counters() if ended else None))
+
+    def _answer_slot_job(self, number: int, answer: SlotActionResult | str) -> None:
+        self._outbox.send(SlotDone(number, answer))
 
     def _die(self, last_words: Died) -> NoReturn:
         self._outbox.send(last_words)

@@ -23,6 +23,19 @@ class EngineLimits:
     n_vocab: int
     max_rows: int  # rows of one step
     page_tokens: int = 64
+    n_extra_states: int = 1  # recurrent states that the device holds besides those of the slots
+    host_bytes: int | None = None  # for pages and states that left the device; None: no limit
+    max_checkpoints: int = 128
+    checkpoint_step: int = 8192
+    checkpoint_gap: int = 64  # fewer tokens are read again rather than kept, or waited for
+    max_spec: int = 0  # speculative rows of a sequence and step at most
+    slot_similarity: float = 0.1
+    model: str = ""  # fingerprint of its file
+    layout: str = ""  # device and KV types: they decide how pages are stored
+
+    @property
+    def n_state_slots(self) -> int:
+        return self.n_slots + self.n_extra_states
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
+from pyjet.engine.device_memory import DeviceMemory
 from pyjet.engine.request import (
     Event,
     FailedEvent,
@@ -26,11 +29,13 @@ from pyjet.engine.request import (
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
+from pyjet.engine.slot_file import SlotFileOwner
+from pyjet.engine.snapshot import Snapshot
 from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
-class Stepper(Protocol):
-    """What computes rows: pyjet.native.NativeEngine, or a fake in tests."""
+class Stepper(DeviceMemory, Protocol):
+    """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
     def step(self, batch: StepBatch) -> StepResult: ...
 
@@ -40,14 +45,18 @@ class Stepper(Protocol):
 class EngineCore:
     """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
 
-    Methods return the events they cause. A request's tokens depend on its prompt, sampling and seed only: what
-    else runs changes when they come, never which.
+    Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
+    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran
+    before, changes when they come, never which.
     """
 
-    def __init__(self, limits: EngineLimits, clock: Clock = time.perf_counter) -> None:
+    def __init__(self, limits: EngineLimits, memory: DeviceMemory, clock: Clock = time.perf_counter) -> None:
         self.limits = limits
+        self.slot_file_owner = SlotFileOwner(
+            limits.model, limits.layout, limits.page_tokens, memory.page_bytes, memory.state_bytes
+        )
         self._clock = clock
-        self._admission = Admission(limits)
+        self._admission = Admission(limits, memory)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
         self._running = self._admission.running
         self._plan: list[tuple[Sequence, int]] = []
@@ -66,7 +75,8 @@ class EngineCore:
             return [FinishedEvent(request.id, "none", -1, Timings())]
         if failure := self._impossible(request):
             return [failure]
-        self._admission.add(Waiting(request, id_task, self._clock()))
+        prompt = np.array(request.prompt, np.int32)
+        self._admission.add(Waiting(request, id_task, self._clock(), prompt))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
@@ -147,6 +157,8 @@ class EngineCore:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
+        if (kind := sequence.passed_stop()) is not None:
+            self._admission.keep_state(sequence, kind)
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
@@ -155,7 +167,7 @@ class EngineCore:
     def _take_token(
         self, sequence: Sequence, token: int, probs: TokenProbs | None, time: float, events: list[Event]
     ) -> None:
-        sequence.generated.append(token)
+        sequence.add_token(token)
         sequence.token_times.append(time)
         sequence.sampler.accept(token)
         events.append(TokenEvent(sequence.request.id, token, probs, sequence.timings()))
@@ -164,7 +176,8 @@ class EngineCore:
 
     def _progress(self, sequence: Sequence) -> ProgressEvent:
         time_ms = (sequence.t_prompt - sequence.t_started) * 1e3
-        return ProgressEvent(sequence.request.id, sequence.n_prompt, 0, sequence.n_computed, time_ms)
+        n_cached = sequence.n_cached
+        return ProgressEvent(sequence.request.id, sequence.n_prompt, n_cached, sequence.n_computed, time_ms)
 
     def _reason_to_stop(self, sequence: Sequence, token: int) -> FinishReason | None:
         request = sequence.request
@@ -195,6 +208,10 @@ class EngineCore:
 
     def _count(self, timings: Timings) -> None:
         counters = self._counters
+        counters.requests_finished += 1
+        counters.queue_seconds += timings.queue_ms * 1e-3
+        if timings.predicted_n:
+            counters.first_token_seconds += (timings.queue_ms + timings.prompt_ms) * 1e-3
         counters.prompt_tokens += timings.prompt_n
         counters.prompt_tokens_cached += timings.cache_n
         counters.prompt_seconds += timings.prompt_ms * 1e-3
@@ -216,15 +233,51 @@ class EngineCore:
     def counters(self) -> Counters:
         """A copy with the current gauges."""
         started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
+        cache = self._admission.cache
         reached = [sequence.n_reached for sequence in started if sequence is not None]
         return replace(
             self._counters,
             n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
             preemptions=self._admission.n_preemptions,
+            prefix_hits=self._admission.n_hits,
+            swaps_out=cache.swaps.moves_out,
+            swaps_in=cache.swaps.moves_in,
+            swap_seconds=cache.swaps.seconds,
+            pages_cached=cache.n_idle_pages,
+            checkpoints=cache.n_checkpoints,
+            host_bytes=cache.host_bytes,
             requests_processing=len(self._running),
             requests_deferred=len(self._admission.waiting),
             pages_used=self._admission.pool.n_used,
         )
+
+    def slot_is_free(self, id_slot: int) -> bool:
+        """Whether nothing runs in a slot, or comes back to it. Slots are counted modulo their number."""
+        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
+        return slot.sequence is None and slot.preempted is None
+
+    def slot_snapshot(self, id_slot: int) -> Snapshot | None:
+        """What a slot holds, as far as it is kept."""
+        return self._admission.cache.snapshot(self._admission.slots.slots[id_slot % self.limits.n_slots].held)
+
+    def slot_put(self, id_slot: int, snapshot: Snapshot) -> bool:
+        """A slot holds what was saved; False: there is no room, or the slot's context is too small."""
+        if len(snapshot.tokens) >= self._admission.n_ctx or not self._admission.cache.put(snapshot):
+            return False
+        self._admission.slots.slots[id_slot % self.limits.n_slots].hold(snapshot.tokens)
+        return True
+
+    def slot_erase(self, id_slot: int) -> int:
+        """Forget what a slot holds; how many tokens that were."""
+        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
+        n_tokens = len(slot.held)
+        self._admission.cache.erase(slot.held)
+        slot.hold(slot.held[:0])
+        return n_tokens
+
+    def forget_all(self) -> None:
+        """Keep nothing for prompts to come; what preempted sequences come back to stays."""
+        self._admission.cache.clear()
 
     def check(self) -> None:
         """AssertionError unless pages, slots and sequences agree. For tests and debugging."""

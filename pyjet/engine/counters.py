@@ -31,7 +31,7 @@ class Counters:
     requests_finished: int = 0  # ended with an answer, whole or cut short
     queue_seconds: float = 0.0  # waiting for a slot, summed over requests
     first_token_seconds: float = 0.0  # from request to first token, waiting included, summed over requests
-    swaps_out: int = 0  # times that a sequence's pages moved to host memory
+    swaps_out: int = 0  # times that pages or a state moved to host memory
     swaps_in: int = 0  # and back
     swap_seconds: float = 0.0  # copying, both ways
     pages_used: int = 0  # now

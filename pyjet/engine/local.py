@@ -5,12 +5,21 @@ from __future__ import annotations
 import threading
 
 from pyjet.engine.build import EngineFactory, build_native
-from pyjet.engine.client import EngineLimits, EngineState, RequestStream, SlotView
+from pyjet.engine.client import (
+    EngineLimits,
+    EngineState,
+    RequestStream,
+    SlotAction,
+    SlotActionResult,
+    SlotView,
+)
 from pyjet.engine.core import EngineCore, Stepper
 from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.settings import EngineSettings
+from pyjet.engine.slot_answers import SlotAnswers
+from pyjet.engine.slot_jobs import SlotJob
 from pyjet.engine.streams import StreamTable, failed_stream
 from pyjet.native.engine import ProgressCallback
 
@@ -21,7 +30,10 @@ class LocalEngine:
     def __init__(self, stepper: Stepper, limits: EngineLimits) -> None:
         self._limits = limits
         self._streams = StreamTable()
-        self._loop = EngineLoop(EngineCore(limits), stepper, self._streams.dispatch)
+        self._slot_answers = SlotAnswers()
+        self._loop = EngineLoop(
+            EngineCore(limits, stepper), stepper, self._streams.dispatch, self._slot_answers.put
+        )
         self._closing = False
         self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
         self._thread.start()
@@ -66,6 +78,12 @@ class LocalEngine:
 
     def counters(self) -> Counters:
         return self._loop.counters()
+
+    def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
+        number = self._slot_answers.expect()
+        if not self._loop.post(SlotJob(number, id_slot, action, path)):
+            self._slot_answers.put(number, self.error or "the engine was stopped")
+        return self._slot_answers.wait(number)
 
     def close(self) -> None:
         self._closing = True

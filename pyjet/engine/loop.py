@@ -12,6 +12,7 @@ from pyjet.engine.client import SlotView
 from pyjet.engine.core import EngineCore, Stepper
 from pyjet.engine.counters import Counters
 from pyjet.engine.request import Event, FailedEvent, GenerationRequest
+from pyjet.engine.slot_jobs import SlotAnswer, SlotJob, SlotJobs
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +33,20 @@ class Stop:
     pass
 
 
-Command = Submit | Cancel | Stop
+Command = Submit | Cancel | SlotJob | Stop
 
 
 class EngineLoop:
     """Runs an EngineCore on a Stepper until stopped or until a step fails.
 
-    ``sink`` gets the events of each step in one list, on the engine's thread. ``error`` says why it failed. The
-    core is locked except while a step computes, so ``slots`` and ``counters`` never wait for a long prompt.
+    ``sink`` gets the events of each step in one list, on the engine's thread. ``answer`` gets the results of slot
+    jobs, on any thread. ``error`` says why it failed. The core is locked except while a step computes, so ``slots``
+    and ``counters`` never wait for a long prompt.
     """
 
-    def __init__(self, core: EngineCore, stepper: Stepper, sink: Callable[[list[Event]], None]) -> None:
+    def __init__(
+        self, core: EngineCore, stepper: Stepper, sink: Callable[[list[Event]], None], answer: SlotAnswer
+    ) -> None:
         self.error: str | None = None
         self._core = core
         self._stepper = stepper
@@ -51,6 +55,8 @@ class EngineLoop:
         self._door = threading.Lock()  # guards _closed: no command is lost between the last look and the end
         self._closed = False
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._slot_jobs = SlotJobs(core, core.slot_file_owner, answer, self._post_again)
+        self._answer = answer
 
     def post(self, command: Command) -> bool:
         """Hand over a command; False when the loop has ended."""
@@ -58,6 +64,10 @@ class EngineLoop:
             if not self._closed:
                 self._commands.put(command)
             return not self._closed
+
+    def _post_again(self, job: SlotJob) -> None:
+        if not self.post(job):
+            self._answer(job.number, "the engine was stopped")
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         with self._lock:
@@ -87,11 +97,15 @@ class EngineLoop:
             command = self._commands.get()
             if isinstance(command, Stop):
                 return False
+            events: list[Event] = []
             with self._lock:
                 if isinstance(command, Submit):
                     events = self._core.submit(command.request)
+                elif isinstance(command, SlotJob):
+                    self._slot_jobs.add(command)
                 else:
                     events = self._core.cancel(command.request_id, command.keep_tokens)
+                    self._slot_jobs.run()
             if events:
                 self._sink(events)
         return True
@@ -106,13 +120,18 @@ class EngineLoop:
         result = self._stepper.step(batch)
         with self._lock:
             events = self._core.finish(result)
+            self._slot_jobs.run()
         if events:
             self._sink(events)
 
     def _fail_everything(self, message: str) -> None:
         with self._lock:
             events = self._core.fail_all(message, "unavailable")
+            self._slot_jobs.fail(message)
         while not self._commands.empty():
-            if isinstance(command := self._commands.get(), Submit):
+            command = self._commands.get()
+            if isinstance(command, Submit):
                 events.append(FailedEvent(command.request.id, message, "unavailable"))
+            elif isinstance(command, SlotJob):
+                self._answer(command.number, message)
         self._sink(events)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyjet.engine.client import EngineLimits, SlotView
+from pyjet.engine.client import EngineLimits, SlotActionResult, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, Stop, Submit
 from pyjet.engine.request import Event
+from pyjet.engine.slot_jobs import SlotJob
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class SlotDone:
+    """The result of the slot job of this number, or a sentence that says why there is none."""
+
+    number: int
+    answer: SlotActionResult | str
+
+
+@dataclass(frozen=True)
 class Died:
     """The engine cannot go on; the process ends after this. ``while_loading``: it never was ready."""
 
@@ -55,5 +64,5 @@ class Died:
     while_loading: bool
 
 
-ToEngine = Submit | Cancel | Stop | Query
-FromEngine = Loading | Ready | Events | Reply | Died
+ToEngine = Submit | Cancel | SlotJob | Stop | Query
+FromEngine = Loading | Ready | Events | Reply | SlotDone | Died

@@ -1,33 +1,23 @@
-"""The pool of KV pages: who owns which."""
+"""The pool of KV pages: which are free, and how many hold each of the others."""
 
 from __future__ import annotations
 
-
-class PageLease:
-    """Pages of one sequence in the order of its positions. Empty at first and after ``free``; it can grow again."""
-
-    def __init__(self, pool: PagePool) -> None:
-        self._pool = pool
-        self.pages: list[int] = []
-
-    def grow(self, n_pages: int) -> bool:
-        """Own at least ``n_pages`` pages. False, and nothing changes, when not enough are free."""
-        return self._pool.move_to(self, n_pages - len(self.pages))
-
-    def free(self) -> None:
-        """Give all pages back. Idempotent."""
-        self._pool.take_back(self)
+from collections import Counter
+from collections.abc import Iterable
 
 
 class PagePool:
-    """A fixed number of pages."""
+    """A fixed number of pages. Sequences and the prefix tree hold pages; who lets go of one last frees it.
+
+    Only the sequence that took a page may write to it, and only positions that nobody else reads.
+    """
 
     def __init__(self, n_pages: int, page_tokens: int) -> None:
         self.n_pages = n_pages
         self.page_tokens = page_tokens
         # Most recently freed first: those pages are the ones that are warm.
         self._free = list(range(n_pages - 1, -1, -1))
-        self._leases: set[PageLease] = set()  # those that own pages
+        self._holders = [0] * n_pages
 
     @property
     def n_free(self) -> int:
@@ -40,22 +30,34 @@ class PagePool:
     def pages_for(self, n_tokens: int) -> int:
         return -(-n_tokens // self.page_tokens)
 
-    def move_to(self, lease: PageLease, n_more: int) -> bool:
-        """Add ``n_more`` free pages to a lease, all or none."""
-        if n_more > len(self._free):
-            return False
-        if n_more > 0:
-            self._leases.add(lease)
-            lease.pages.extend(self._free.pop() for _ in range(n_more))
-        return True
+    def n_holders(self, page: int) -> int:
+        return self._holders[page]
 
-    def take_back(self, lease: PageLease) -> None:
-        self._leases.discard(lease)
-        self._free.extend(reversed(lease.pages))
-        lease.pages.clear()
+    def take(self, n: int) -> list[int] | None:
+        """``n`` free pages, held once; None, and nothing changes, when not so many are free."""
+        if n > len(self._free):
+            return None
+        pages = [self._free.pop() for _ in range(n)]
+        for page in pages:
+            self._holders[page] = 1
+        return pages
 
-    def check(self) -> None:
-        """AssertionError unless every page has exactly one owner."""
-        owned = [page for lease in self._leases for page in lease.pages]
-        assert sorted(owned + self._free) == list(range(self.n_pages)), "a page is lost or owned twice"
-        assert all(lease.pages for lease in self._leases)
+    def hold(self, page: int) -> int:
+        """Hold a page once more, and return it."""
+        assert self._holders[page] > 0, f"page {page} is free"
+        self._holders[page] += 1
+        return page
+
+    def drop(self, pages: Iterable[int]) -> None:
+        """Hold pages once less."""
+        for page in pages:
+            assert self._holders[page] > 0, f"page {page} is free"
+            self._holders[page] -= 1
+            if not self._holders[page]:
+                self._free.append(page)
+
+    def check(self, held: Iterable[int]) -> None:
+        """AssertionError unless ``held``, one entry for each holder, is exactly what is held."""
+        counts = Counter(held)
+        assert [counts[page] for page in range(self.n_pages)] == self._holders, "a page is lost or held by nobody known"
+        assert sorted(self._free) == [page for page in range(self.n_pages) if not self._holders[page]]

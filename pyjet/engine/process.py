@@ -15,13 +15,22 @@ from multiprocessing.process import BaseProcess
 
 from pyjet.engine.build import EngineFactory, build_native
 from pyjet.engine.child import engine_main
-from pyjet.engine.client import EngineLimits, EngineState, RequestStream, SlotView
+from pyjet.engine.client import (
+    EngineLimits,
+    EngineState,
+    RequestStream,
+    SlotAction,
+    SlotActionResult,
+    SlotView,
+)
 from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, Stop, Submit
-from pyjet.engine.messages import Died, Events, FromEngine, Loading, Query, Ready, Reply, ToEngine
+from pyjet.engine.messages import Died, Events, FromEngine, Loading, Query, Ready, Reply, SlotDone, ToEngine
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.restarts import RestartPolicy
 from pyjet.engine.settings import EngineSettings
+from pyjet.engine.slot_answers import SlotAnswers
+from pyjet.engine.slot_jobs import SlotJob
 from pyjet.engine.streams import StreamTable, failed_stream
 
 log = logging.getLogger(__name__)
@@ -54,6 +63,7 @@ class EngineProcess:
         self._factory = factory
         self._restarts = restarts or RestartPolicy()
         self._streams = StreamTable()
+        self._slot_answers = SlotAnswers()
         self._pipe: Connection | None = None
         self._process: BaseProcess | None = None
         self._send_lock = threading.Lock()
@@ -120,6 +130,13 @@ class EngineProcess:
             self._counters = value
         return add_counters(self._past, self._counters)
 
+    def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
+        number = self._slot_answers.expect()
+        # As in submit: a child that dies from here on answers in _bury.
+        if self._state != "ready" or not self._send(SlotJob(number, id_slot, action, path)):
+            self._slot_answers.put(number, self._why_unavailable())
+        return self._slot_answers.wait(number)
+
     def close(self) -> None:
         atexit.unregister(self.close)
         self._closing.set()
@@ -173,6 +190,7 @@ class EngineProcess:
                 return
         self._set_state("stopped", None)
         self._streams.fail_all("the engine was stopped")
+        self._slot_answers.fail_all("the engine was stopped")
 
     def _bury(self, cause: str) -> bool:
         """Tell everyone that the child died, wait as the policy says; whether to start another one."""
@@ -183,6 +201,7 @@ class EngineProcess:
         self._last_slots = []
         self._set_state("loading" if delay is not None else "failed", cause)
         n_failed = self._streams.fail_all(cause)
+        self._slot_answers.fail_all(cause)
         log.error("%s; %d requests in flight failed", cause, n_failed)
         if delay is None:
             return False
@@ -228,7 +247,7 @@ class EngineProcess:
         except (EOFError, OSError):
             return cause
 
-    def _handle(self, message: Loading | Ready | Events | Reply) -> None:
+    def _handle(self, message: Loading | Ready | Events | Reply | SlotDone) -> None:
         if isinstance(message, Events):
             if message.counters is not None:
                 self._counters = message.counters
@@ -238,6 +257,8 @@ class EngineProcess:
                 if message.number in self._replies:
                     self._replies[message.number] = message.value
                     self._changed.notify_all()
+        elif isinstance(message, SlotDone):
+            self._slot_answers.put(message.number, message.answer)
         elif isinstance(message, Ready):
             self._limits = message.limits
             self._was_ready = True

@@ -71,7 +71,7 @@ class Timings(NamedTuple):
     predicted_n: int = 0
     predicted_ms: float = 0.0
     queue_ms: float = 0.0
-    swap_ms: float = 0.0  # copying its pages to host memory and back
+    swap_ms: float = 0.0  # its pages and state came back from host memory, others made room
     n_preemptions: int = 0  # times that it lost its pages to a more urgent request
 
 

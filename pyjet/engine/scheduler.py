@@ -25,11 +25,11 @@ def share(prompts: list[Sequence], budget: int) -> list[tuple[Sequence, int]]:
     if not prompts or budget <= 0:
         return []
     equal = max(1, budget // len(prompts))
-    wanted = [s.n_left_to_read for s in prompts]
+    wanted = [s.rows_within(budget) for s in prompts]
     given = [0] * len(prompts)
     for portion in (equal, budget):
         for i, want in enumerate(wanted):
             more = min(portion, want - given[i], budget)
             given[i] += more
             budget -= more
-    return [(s, n) for s, n in zip(prompts, given, strict=True) if n > 0]
+    return [(s, s.rows_within(n)) for s, n in zip(prompts, given, strict=True) if n > 0]

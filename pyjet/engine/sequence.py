@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyjet.engine.pages import PageLease, PagePool
 from pyjet.engine.request import GenerationRequest, Timings
 from pyjet.engine.sampling import Sampler
+
+if TYPE_CHECKING:
+    from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind
 
 Clock = Callable[[], float]  # seconds, monotonic
 
@@ -16,39 +20,51 @@ Clock = Callable[[], float]  # seconds, monotonic
 class Sequence:
     """State of a request since its start. ``n_computed`` rows are in the context; the next row is at that position.
 
-    A sequence reads (``to_read``: its prompt, after a preemption also what it had generated) and then decodes, one
-    token a step. ``n_reached`` is the most rows it ever had in the context, ``longest`` the most it can get.
+    A sequence reads (its prompt; after a preemption that could keep nothing also what it had generated) and then
+    decodes, one token a step. ``n_reached`` is the most rows it ever had in the context, ``longest`` the most it can
+    get. While reading it stops at ``stops``, so that its state there can be kept, and at ``tail_from`` the rows of the
+    prompt begin that are speculative: they leave the state where it is, which saves a step of its own for them.
     """
 
     def __init__(
-        self, request: GenerationRequest, id_task: int, t_queued: float, pool: PagePool, longest: int, n_vocab: int
+        self, request: GenerationRequest, id_task: int, t_queued: float, longest: int, page_tokens: int, n_vocab: int
     ) -> None:
         self.request = request
         self.id_task = id_task
         self.t_queued = t_queued
         self.order = (-request.priority, id_task)  # the smaller, the more urgent
         self.slot = -1
-        self.lease = PageLease(pool)
-        self._page_tokens = pool.page_tokens
-        self.page_table = np.zeros(pool.pages_for(longest), np.int32)
-        self.n_table = 0
+        self.state_slot = -1
+        self.pages: list[int] = []  # those it holds, in the order of positions
+        self.page_table = np.zeros(-(-longest // page_tokens), np.int32)
+        self.table_version = 0  # changes when entries do; growing does not count
         self.n_covered = 0  # positions below this have a page
+        self._page_tokens = page_tokens
         self.n_prompt = len(request.prompt)
         # Tokens to generate at most; llama-server answers at least one. None: no limit of the request's own.
         self.max_tokens = None if request.max_tokens < 0 else max(1, request.max_tokens)
-        self.to_read = np.array(request.prompt, np.int32)
+        self.tokens = np.zeros(longest + 1, np.int32)
+        self.tokens[: self.n_prompt] = request.prompt
         self.n_to_read = self.n_prompt
         self.sampler = Sampler(
             request.sampling, n_vocab, n_probs=request.n_probs, post_probs=request.post_sampling_probs
         )
         self.sampler.accept_prompt(request.prompt)
         self.n_computed = 0
+        self.n_pending = 0  # of these rows the last ones, whose state is applied in the next step
         self.n_reached = 0
+        self.n_cached = 0  # tokens of the prompt that had been computed for others
+        self.stops: list[int] = []  # ascending
+        self.shared_stops: set[int] = set()  # those that other conversations have in common with this one
+        self.tail_from: int | None = None
+        self.parked: Checkpoint | None = None
         self.is_resumed = False
+        self.n_preemptions = 0
         self.generated: list[int] = []
         self.token_times: list[float] = []
         self.t_started = 0.0
         self.t_prompt = 0.0  # end of the newest prompt chunk
+        self.swap_seconds = 0.0  # for its pages and state to come back from the host, and others to make room
 
     @property
     def is_decoding(self) -> bool:
@@ -59,52 +75,110 @@ class Sequence:
         return max(0, self.n_to_read - self.n_computed)
 
     @property
+    def n_committed(self) -> int:
+        """Rows that the recurrent state holds."""
+        return self.n_computed - self.n_pending
+
+    @property
     def n_tokens(self) -> int:
         """Prompt and answer; the newest token of an answer is not computed yet."""
         return self.n_prompt + len(self.generated)
 
-    def grow(self, n_pages: int) -> bool:
-        """Own ``n_pages`` pages and list them in ``page_table``. False, and nothing changes, when they are not free."""
-        if not self.lease.grow(n_pages):
-            return False
-        pages = self.lease.pages
-        self.page_table[self.n_table : len(pages)] = pages[self.n_table :]
-        self.n_table = len(pages)
-        self.n_covered = self.n_table * self._page_tokens
-        return True
+    def rows_within(self, n: int) -> int:
+        """How many of at most ``n`` rows of a prompt the next step can take: it must not pass a stop."""
+        end = min(self.n_computed + n, self.n_to_read, self.stops[0] if self.stops else self.n_to_read)
+        if self.tail_from is not None and self.tail_from < end < self.n_to_read:
+            end = self.tail_from
+        return max(0, end - self.n_computed)
+
+    def n_speculative(self, n_rows: int) -> int:
+        """How many of the next ``n_rows`` rows are speculative."""
+        if self.tail_from is None or self.n_computed + n_rows < self.n_to_read:
+            return 0
+        return self.n_to_read - max(self.tail_from, self.n_computed)
+
+    def add_shared_stop(self, position: int) -> None:
+        """Stop where another prompt goes another way, if that lies ahead."""
+        if not self.n_computed < position < self.n_to_read:
+            return
+        self.shared_stops.add(position)
+        if position in self.stops or position == self.tail_from:
+            return
+        bisect.insort(self.stops, position)
+        if self.tail_from is not None and position > self.tail_from:
+            bisect.insort(self.stops, self.tail_from)
+            self.tail_from = None
+
+    def add_pages(self, pages: Iterable[int]) -> None:
+        """Hold more pages, and list them in ``page_table``."""
+        n_before = len(self.pages)
+        self.pages.extend(pages)
+        self.page_table[n_before : len(self.pages)] = self.pages[n_before:]
+        self.n_covered = len(self.pages) * self._page_tokens
+
+    def replace_page(self, index: int, page: int) -> None:
+        """Another page with the same contents takes the place of one."""
+        self.pages[index] = self.page_table[index] = page
+        self.table_version += 1
+
+    def take_all_pages(self) -> list[int]:
+        """Hold none any more; returns those it held."""
+        pages, self.pages = self.pages, []
+        self.n_covered = 0
+        self.table_version += 1
+        return pages
+
+    def add_token(self, token: int) -> None:
+        self.tokens[self.n_tokens] = token
+        self.generated.append(token)
 
     def advance(self, n_rows: int) -> int:
         """``n_rows`` more rows are in the context; how many of them had been there before."""
+        self.n_pending = self.n_speculative(n_rows)
         n_again = min(n_rows, self.n_reached - self.n_computed)
         self.n_computed += n_rows
         self.n_reached = max(self.n_reached, self.n_computed)
         return n_again
 
-    def preempt(self) -> None:
-        """Give up the pages. What is known so far is read again; then it goes on with the same numbers.
+    def passed_stop(self) -> CheckpointKind | None:
+        """What kind of stop the committed rows have come to, which is then done with; None: to none."""
+        at = self.n_committed
+        if self.tail_from == at:
+            self.tail_from = None
+        elif self.stops and self.stops[0] == at:
+            del self.stops[0]
+        else:
+            return None
+        return "shared" if at in self.shared_stops else "turn"
 
-        The last row read is the one that decoding would have computed next, and rows do not depend on the batch
+    def preempt(self, parked: Checkpoint | None) -> None:
+        """It holds no pages any more. From ``parked`` it goes on where it was; without, everything is read again.
+
+        The last row read is then the one that decoding would have computed next, and rows do not depend on the batch
         they are in. Nothing is drawn while reading, so the sampler is where it was.
         """
-        self.lease.free()
-        self.n_table = self.n_covered = self.n_computed = 0
-        self.to_read = np.array([*self.request.prompt, *self.generated], np.int32)
-        self.n_to_read = len(self.to_read)
+        self.parked = parked
+        self.n_computed = self.n_pending = 0
+        self.stops, self.tail_from = [], None
+        self.n_to_read = self.n_tokens
         self.is_resumed = True
+        self.n_preemptions += 1
 
     def timings(self, keep_tokens: int | None = None) -> Timings:
         """Times so far, or as they were when ``keep_tokens`` tokens had been generated.
 
-        A preempted request's wait and second reading pass between two of its tokens: they are in ``predicted_ms``
-        (``prompt_ms`` when there was no token yet), because that is how long the client waited.
+        A preempted request's wait passes between two of its tokens: it is in ``predicted_ms`` (``prompt_ms`` when
+        there was no token yet), because that is how long the client waited.
         """
         n = len(self.token_times) if keep_tokens is None else min(keep_tokens, len(self.token_times))
         t_first = self.token_times[0] if self.token_times else self.t_prompt
         return Timings(
-            cache_n=0,
-            prompt_n=min(self.n_reached, self.n_prompt),
+            cache_n=self.n_cached,
+            prompt_n=max(0, min(self.n_reached, self.n_prompt) - self.n_cached),
             prompt_ms=max(0.0, t_first - self.t_started) * 1e3,
             predicted_n=n,
             predicted_ms=max(0.001, (self.token_times[n - 1] - t_first) * 1e3) if n else 0.0,
             queue_ms=(self.t_started - self.t_queued) * 1e3,
+            swap_ms=self.swap_seconds * 1e3,
+            n_preemptions=self.n_preemptions,
         )

@@ -8,6 +8,10 @@ from typing import Any
 from pyjet.engine.client import EngineLimits
 from pyjet.native.config import Device, EngineConfig, Isa, KvType
 
+MIB = 1 << 20
+# Rows at the end of a prompt that may leave the state before them; a ChatML answer starts with at most so many tokens.
+MAX_TAIL = 7
+
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -59,12 +63,26 @@ class EngineSettings:
             n_vocab=n_vocab,
             max_rows=self.max_rows,
             page_tokens=self.page_tokens,
+            n_extra_states=self.n_extra_states,
+            host_bytes=None if self.cache_ram < 0 else self.cache_ram * MIB,
+            max_checkpoints=self.max_checkpoints,
+            checkpoint_step=self.checkpoint_step,
+            max_spec=MAX_TAIL,
+            slot_similarity=self.slot_similarity,
+            layout=f"{self.device} {self.kv_type_k} {self.kv_type_v}",
         )
+
+    @property
+    def n_extra_states(self) -> int:
+        """One for every two slots: a state that stays on the device is given back in no time."""
+        return max(1, self.n_slots // 2)
 
     def engine_config(self) -> EngineConfig:
         return EngineConfig(
             n_pages=self.n_pages,
-            n_state_slots=self.n_slots,
+            n_state_slots=self.n_slots + self.n_extra_states,
+            max_seqs=self.n_slots,
+            max_spec=MAX_TAIL,
             device=self.device,
             device_index=self.device_index,
             isa=self.isa,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pyjet.native import structs
 from pyjet.native.config import DEVICES, ERR_ARGUMENT, ISAS, EngineConfig, number_of
-from pyjet.native.host_memory import host_rows
+from pyjet.native.host_memory import UInt8Array, host_bytes, host_rows
 from pyjet.native.library import NativeError, check_status, load_library
 from pyjet.native.step import (
     STEP_MTP,
@@ -73,7 +73,8 @@ class NativeEngine:
         self.n_vocab = model.hyperparams.n_vocab
         self.n_embd = model.hyperparams.n_embd
         self._create(config, progress)
-        allocate = partial(host_rows, self._lib, number_of("device", config.device, DEVICES))
+        self._device = number_of("device", config.device, DEVICES)
+        allocate = partial(host_rows, self._lib, self._device)
         self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs, allocate)
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
@@ -125,13 +126,14 @@ class NativeEngine:
     def state_copy(self, from_slot: int, to_slot: int) -> None:
         check_status(self._lib, self._lib.pj_state_copy(self._open(), from_slot, to_slot))
 
-    def state_read(self, slot: int) -> npt.NDArray[np.uint8]:
-        """uint8[state_bytes]: the slot's recurrent state."""
-        data = np.empty(self.state_bytes, np.uint8)
-        check_status(self._lib, self._lib.pj_state_read(self._open(), slot, data.ctypes.data, data.nbytes))
+    def state_read(self, slot: int, out: UInt8Array | None = None) -> UInt8Array:
+        """uint8[state_bytes]: the slot's recurrent state. ``out`` gets it, if given."""
+        data = np.empty(self.state_bytes, np.uint8) if out is None else out
+        target = address("state", data, _UINT8, (self.state_bytes,))
+        check_status(self._lib, self._lib.pj_state_read(self._open(), slot, target, data.nbytes))
         return data
 
-    def state_write(self, slot: int, data: npt.NDArray[np.uint8]) -> None:
+    def state_write(self, slot: int, data: UInt8Array) -> None:
         source = address("state", data, _UINT8, (self.state_bytes,))
         check_status(self._lib, self._lib.pj_state_write(self._open(), slot, source, data.nbytes))
 
@@ -142,20 +144,25 @@ class NativeEngine:
         status = self._lib.pj_pages_copy(self._open(), source.ctypes.data, target.ctypes.data, source.size)
         check_status(self._lib, status)
 
-    def pages_read(self, pages: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """uint8[n, page_bytes]: contents of pages."""
+    def pages_read(self, pages: npt.ArrayLike, out: UInt8Array | None = None) -> UInt8Array:
+        """uint8[n, page_bytes]: contents of pages. ``out`` gets them, if given."""
         ids = page_ids(pages)
-        data = np.empty((ids.size, self.page_bytes), np.uint8)
-        status = self._lib.pj_pages_read(self._open(), ids.ctypes.data, ids.size, data.ctypes.data, data.nbytes)
+        data = np.empty((ids.size, self.page_bytes), np.uint8) if out is None else out
+        target = address("pages", data, _UINT8, (ids.size, self.page_bytes))
+        status = self._lib.pj_pages_read(self._open(), ids.ctypes.data, ids.size, target, data.nbytes)
         check_status(self._lib, status)
         return data
 
-    def pages_write(self, pages: npt.ArrayLike, data: npt.NDArray[np.uint8]) -> None:
+    def pages_write(self, pages: npt.ArrayLike, data: UInt8Array) -> None:
         """Fill pages from uint8[n, page_bytes]."""
         ids = page_ids(pages)
         source = address("pages", data, _UINT8, (ids.size, self.page_bytes))
         status = self._lib.pj_pages_write(self._open(), ids.ctypes.data, ids.size, source, data.nbytes)
         check_status(self._lib, status)
+
+    def host_memory(self, n_bytes: int) -> UInt8Array:
+        """uint8[n_bytes] of the host that the device copies from and to fastest; NativeError when there is none."""
+        return host_bytes(self._lib, self._device, n_bytes)
 
     def info(self) -> EngineInfo:
         info = structs.Info()

@@ -89,9 +89,9 @@ def _own_steps(now: Counters) -> list[tuple[str, str, str, float]]:
         ("counter", "engine_restarts_total", "Times that a dead engine was started again", now.engine_restarts),
         ("counter", "preemptions_total", "Times that an answer had to wait for memory half-way", now.preemptions),
         ("counter", "tokens_recomputed_total", "Tokens read again after that", now.tokens_recomputed),
-        ("counter", "swaps_out_total", "Times that a sequence moved to host memory", now.swaps_out),
-        ("counter", "swaps_in_total", "Times that a sequence came back from there", now.swaps_in),
-        ("counter", "swap_seconds_total", "Time spent moving sequences, both ways", now.swap_seconds),
+        ("counter", "swaps_out_total", "Times that pages or a state moved to host memory", now.swaps_out),
+        ("counter", "swaps_in_total", "Times that they came back from there", now.swaps_in),
+        ("counter", "swap_seconds_total", "Time spent moving them, both ways", now.swap_seconds),
     ]
 
 

@@ -53,8 +53,8 @@ class Run:
 
     def __init__(self, **limits: int) -> None:
         self.limits = replace(LIMITS, **limits)
-        self.core = EngineCore(self.limits)
         self.native = FakeNative(self.limits)
+        self.core = EngineCore(self.limits, self.native)
         self.events: dict[str, list[Event]] = defaultdict(list)
         self.started: list[str] = []
 
@@ -129,6 +129,7 @@ class Run:
 
     def check_all_ended(self) -> list[FinishedEvent]:
         """No request holds anything, and the counters are the sums over the finished requests, which are returned."""
+        self.core.forget_all()
         counters = self.core.counters()
         assert counters.pages_used == counters.requests_processing == counters.requests_deferred == 0
         finished = [e for events in self.events.values() for e in events if isinstance(e, FinishedEvent)]

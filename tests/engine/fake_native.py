@@ -21,7 +21,16 @@ from pyjet.native.ops import sample_row
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_RESET, StepBatch, StepResult
 
 N_VOCAB = 48
-LIMITS = EngineLimits(n_slots=3, n_ctx_slot=40, n_ctx_total=96, n_vocab=N_VOCAB, max_rows=8, page_tokens=4)
+LIMITS = EngineLimits(
+    n_slots=3,
+    n_ctx_slot=40,
+    n_ctx_total=96,
+    n_vocab=N_VOCAB,
+    max_rows=8,
+    page_tokens=4,
+    n_extra_states=2,
+    max_spec=3,
+)
 
 
 class Violation(AssertionError):
@@ -53,7 +62,11 @@ class FakeNative:
         self.n_sampled = self.n_unsettled = 0  # rows
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
-        self.states: list[list[int]] = [[] for _ in range(limits.n_slots)]
+        self.states: list[list[int]] = [[] for _ in range(limits.n_state_slots)]
+        self.pending: list[list[int]] = [[] for _ in range(limits.n_state_slots)]  # rows that wait to be accepted
+        self.state_bytes = 4 * (1 + limits.n_ctx_slot)
+        self.page_bytes = self.pages[0].nbytes
+        self.host_allocated = 0
 
     def step(self, batch: StepBatch) -> StepResult:
         if self.gate is not None:
@@ -80,19 +93,29 @@ class FakeNative:
         require(1 <= len(batch.seqs) <= self.limits.n_slots, "number of sequences")
         slots = [int(s["state_slot"]) for s in batch.seqs]
         require(len(set(slots)) == len(slots), "two sequences share a state slot")
-        tables = [set(batch.page_table[s["page_begin"] : s["page_begin"] + s["n_pages"]].tolist()) for s in batch.seqs]
-        require(sum(map(len, tables)) == len(set().union(*tables)), "two sequences share a page")
+        tables = [batch.page_table[s["page_begin"] : s["page_begin"] + s["n_pages"]].tolist() for s in batch.seqs]
+        for i, written in enumerate(self._written_pages(batch, s, t) for s, t in zip(batch.seqs, tables)):
+            for j, table in enumerate(tables):
+                require(i == j or not written & set(table), "a page is written that another sequence has")
         require(sum(int(s["n_rows"]) for s in batch.seqs) == n, "rows that belong to no sequence")
         n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
         require(len(batch.samples) == n_sampled, f"{len(batch.samples)} samples for {n_sampled} rows")
         require(bool((batch.tokens >= 0).all() and (batch.tokens < self.limits.n_vocab).all()), "token ids")
 
+    def _written_pages(self, batch: StepBatch, seq: np.void, table: list[int]) -> set[int]:
+        first = int(batch.positions[seq["row_begin"]])
+        size = self.limits.page_tokens
+        return {table[position // size] for position in range(first, first + int(seq["n_rows"]))}
+
     def _run(
         self, batch: StepBatch, index: int, seq: dict[str, int], argmax: np.ndarray, sampled: np.ndarray
     ) -> list[np.ndarray]:
-        state = self.states[seq["state_slot"]]
+        slot = seq["state_slot"]
         if seq["flags"] & SEQ_RESET:
-            state.clear()
+            self.state_reset(slot)
+        self.state_commit(slot, seq["n_accept"])
+        require(0 <= seq["n_spec"] <= min(seq["n_rows"], self.limits.max_spec), "n_spec")
+        state = list(self.states[slot])
         table = batch.page_table[seq["page_begin"] : seq["page_begin"] + seq["n_pages"]]
         logits = []
         for row in range(seq["row_begin"], seq["row_begin"] + seq["n_rows"]):
@@ -111,6 +134,8 @@ class FakeNative:
             if batch.row_flags[row] & (ROW_LOGITS | ROW_SAMPLE):
                 is_written = sampled[row] < 0 or batch.row_flags[row] & ROW_LOGITS
                 logits.append(values if is_written else np.full_like(values, np.nan))
+        n_committed = len(state) - seq["n_spec"]
+        self.states[slot], self.pending[slot] = state[:n_committed], state[n_committed:]
         return logits
 
     def _sample(self, batch: StepBatch, row: int, logits: np.ndarray) -> int:
@@ -122,6 +147,47 @@ class FakeNative:
         self.n_sampled += token >= 0
         self.n_unsettled += token < 0
         return token
+
+    def state_reset(self, slot: int) -> None:
+        self.states[slot], self.pending[slot] = [], []
+
+    def state_commit(self, slot: int, n_accept: int) -> None:
+        require(0 <= n_accept <= len(self.pending[slot]), f"{n_accept} of {len(self.pending[slot])} rows accepted")
+        self.states[slot] = self.states[slot] + self.pending[slot][:n_accept]
+        self.pending[slot] = []
+
+    def state_copy(self, from_slot: int, to_slot: int) -> None:
+        require(from_slot != to_slot, "a state is copied to itself")
+        self.states[to_slot], self.pending[to_slot] = list(self.states[from_slot]), []
+
+    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
+        numbers = np.full(self.state_bytes // 4, -7, np.int32)
+        numbers[0] = len(self.states[slot])
+        numbers[1 : 1 + numbers[0]] = self.states[slot]
+        data = np.empty(self.state_bytes, np.uint8) if out is None else out
+        data[:] = numbers.view(np.uint8)
+        return data
+
+    def state_write(self, slot: int, data: np.ndarray) -> None:
+        require(data.shape == (self.state_bytes,), f"a state of {data.shape}")
+        numbers = data.view(np.int32)
+        self.states[slot], self.pending[slot] = numbers[1 : 1 + numbers[0]].tolist(), []
+
+    def pages_copy(self, from_pages: list[int], to_pages: list[int]) -> None:
+        self.pages[to_pages] = self.pages[from_pages]
+
+    def pages_read(self, pages: list[int], out: np.ndarray | None = None) -> np.ndarray:
+        data = np.empty((len(pages), self.page_bytes), np.uint8) if out is None else out
+        data[:] = self.pages[pages].view(np.uint8)
+        return data
+
+    def pages_write(self, pages: list[int], data: np.ndarray) -> None:
+        require(data.shape == (len(pages), self.page_bytes), f"pages of {data.shape}")
+        self.pages[pages] = np.ascontiguousarray(data).view(np.int64)
+
+    def host_memory(self, n_bytes: int) -> np.ndarray:
+        self.host_allocated += n_bytes
+        return np.full(n_bytes, 0xEE, np.uint8)
 
     def close(self) -> None:
         self.closed = True

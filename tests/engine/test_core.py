@@ -41,7 +41,7 @@ def test_answers_do_not_depend_on_the_others(actions: list, max_rows: int, n_ctx
 def test_first_requests_take_the_highest_slots_then_the_least_recently_used() -> None:
     run = Run()
     for i, slot in enumerate((2, 1, 0, 2)):
-        run.submit(request(f"r{i}"))
+        run.submit(request(f"r{i}", prompt=(i, 7, 9)))
         run.drain()
         assert run.last(f"r{i}").slot == slot
 
@@ -116,7 +116,7 @@ def test_progress_starts_at_zero_and_ends_with_the_whole_prompt() -> None:
 def test_times_follow_the_clock_and_the_first_token_belongs_to_the_prompt() -> None:
     now = [100.0]
     run = Run()
-    run.core = EngineCore(run.limits, clock=lambda: now[0])
+    run.core = EngineCore(run.limits, run.native, clock=lambda: now[0])
     run.submit(request(max_tokens=3))
     for _ in range(3):
         events, batch = run.core.begin()
@@ -190,7 +190,7 @@ def test_slots_without_a_limit_have_minus_one_left() -> None:
 def test_time_limit_ends_an_answer() -> None:
     now = [0.0]
     run = Run()
-    run.core = EngineCore(run.limits, clock=lambda: now[0])
+    run.core = EngineCore(run.limits, run.native, clock=lambda: now[0])
     run.submit(request(max_tokens=30, time_limit_ms=2500))
     while run.core.has_work:
         events, batch = run.core.begin()

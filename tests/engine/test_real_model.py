@@ -75,7 +75,7 @@ def test_preempted_answers_have_the_same_bits() -> None:
         assert [answer(stream) for stream in streams] == alone
         counters = engine.counters()
     assert [len(one) for one in alone] == [236, 216]
-    assert counters.preemptions > 0 and counters.tokens_recomputed > 0 and counters.pages_used == 0
+    assert counters.preemptions > 0 and counters.tokens_recomputed == 0
 
 
 def test_device_and_host_choose_the_same_tokens(engine: LocalEngine) -> None:
