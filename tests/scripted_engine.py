@@ -8,7 +8,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyjet.engine.client import EngineLimits, EngineState, RequestStream, SlotView
+from pyjet.engine.client import (
+    EngineLimits,
+    EngineState,
+    RequestStream,
+    SlotAction,
+    SlotActionError,
+    SlotActionResult,
+    SlotView,
+)
 from pyjet.engine.counters import Counters
 from pyjet.engine.request import (
     FailedEvent,
@@ -65,7 +73,8 @@ class ScriptedEngine:
     """Each request takes the next script; the last one stays for all that follow.
 
     Requests wait for a free slot in order, honour ``max_tokens``, ``stop_ids`` and the context size as the real
-    engine does, and can be cancelled at any point. ``requests`` and ``cancels`` record what was asked.
+    engine does, and can be cancelled at any point. ``requests``, ``cancels`` and ``slot_actions`` record what was
+    asked.
     """
 
     def __init__(
@@ -88,6 +97,8 @@ class ScriptedEngine:
         self.requests: list[GenerationRequest] = []
         self.cancels: list[tuple[str, int | None]] = []
         self.finished: dict[str, FinishedEvent] = {}
+        self.slot_actions: list[tuple[int, SlotAction, str | None]] = []
+        self.slot_answer: SlotActionResult | SlotActionError = SlotActionResult(9, 59944, 0.25)
 
     # what tests call
 
@@ -141,6 +152,15 @@ class ScriptedEngine:
 
     def counters(self) -> Counters:
         return self._counters
+
+    def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
+        """Gives ``slot_answer`` once the slot is free."""
+        with self._lock:
+            self._lock.wait_for(lambda: id_slot in self._free)
+            self.slot_actions.append((id_slot, action, path))
+        if isinstance(self.slot_answer, SlotActionError):
+            raise self.slot_answer
+        return self.slot_answer
 
     def close(self) -> None:
         self._state = "stopped"

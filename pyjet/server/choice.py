@@ -120,13 +120,19 @@ class Choice:
             n_decoded=self.n_decoded,
             stop_type=self._stop_type if self._stop_type != "none" else by_engine.get(event.reason, "none"),
             stopping_word=self._stopping_word,
-            truncated=event.reason == "context" and not self.stopped,
+            truncated=self._is_truncated(event),
             has_new_line=self._has_new_line,
             n_context=len(self.request.prompt) + max(0, self.n_decoded - 1),
             timings=timings._replace(predicted_n=self.n_decoded) if self.stopped else timings,
             probs=self._final_probs(),
         )
         return chunk, result
+
+    def _is_truncated(self, event: FinishedEvent) -> bool:
+        """A full context ended it: the slot's, or the smaller one of its profile, which the engine sees as a limit."""
+        if event.reason == "limit" and self._params.profile.is_full(len(self.request.prompt) + self.n_decoded):
+            return not self.stopped
+        return event.reason == "context" and not self.stopped
 
     def _text_of(self, token: int) -> str:
         """Text that became complete; preserved tokens are visible although they are control tokens."""

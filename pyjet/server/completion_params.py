@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyjet.engine.request import RANDOM_SEED, SamplingParams
 from pyjet.server.json_fields import float32
 from pyjet.server.logit_bias import end_token_bans
+from pyjet.server.profiles import NO_PROFILE, Profile
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -69,6 +70,9 @@ class CompletionParams:
     cache_prompt: bool = True
     n_cache_reuse: int = 0
     id_slot: int = -1
+    # ours: which limits hold, and who goes first
+    profile: Profile = NO_PROFILE
+    priority: int = 0
     # what the answer shows
     stream: bool = False
     include_usage: bool = False
@@ -90,10 +94,13 @@ class CompletionParams:
     def reasoning_in_content(self) -> bool:
         return self.stream and self.reasoning_format == "deepseek-legacy"
 
-    def max_tokens(self, server_limit: int) -> int:
-        """Tokens to generate: -1 takes ``server_limit`` (``--n-predict``), 0 still yields one token."""
+    def max_tokens(self, server_limit: int, n_prompt: int) -> int:
+        """Tokens to generate behind a prompt: -1 takes ``server_limit`` (``--n-predict``), 0 still yields one token.
+
+        The profile may allow less than that.
+        """
         n_predict = server_limit if self.n_predict < 0 else self.n_predict
-        return n_predict if n_predict < 0 else max(1, n_predict)
+        return self.profile.bound(n_predict if n_predict < 0 else max(1, n_predict), n_prompt)
 
     def sampling(self, choice: int = 0) -> SamplingParams:
         """The engine's view for choice number ``choice``: each has its own seed, as at llama-server."""

@@ -72,7 +72,7 @@ class Job:
     """
 
     def __init__(self, service: Service, params: CompletionParams, prompts: Sequence[Sequence[int]]) -> None:
-        check_prompts(service, prompts)
+        check_prompts(service, prompts, params.profile.context(service.n_ctx_slot))
         self.params = params
         self._service = service
         requests = [request for prompt in prompts for request in self._requests(prompt)]
@@ -93,11 +93,12 @@ class Job:
             id=f"http-{next(_request_numbers)}",
             prompt=prompt,
             sampling=params.sampling(choice),
-            max_tokens=params.max_tokens(self._service.options.n_predict),
+            max_tokens=params.max_tokens(self._service.options.n_predict, len(prompt)),
             stop_ids=self._service.tokenizer.eog_ids,
             n_probs=max(0, params.n_probs),
             post_sampling_probs=params.post_sampling_probs,
             id_slot=params.id_slot if choice == 0 else -1,
+            priority=params.priority,
             return_progress=params.return_progress and params.stream,
             cache_prompt=params.cache_prompt,
             boundaries=boundaries,
@@ -183,9 +184,9 @@ class Job:
         return [results[index] for index in sorted(results)]
 
 
-def check_prompts(service: Service, prompts: Sequence[Sequence[int]]) -> None:
-    """ApiError 400 for token ids outside the vocabulary and for prompts that do not fit a slot."""
-    n_vocab, n_ctx = service.tokenizer.n_vocab, service.n_ctx_slot
+def check_prompts(service: Service, prompts: Sequence[Sequence[int]], n_ctx: int) -> None:
+    """ApiError 400 for token ids outside the vocabulary and for prompts that do not fit into ``n_ctx`` tokens."""
+    n_vocab = service.tokenizer.n_vocab
     for prompt in prompts:
         if any(not 0 <= token < n_vocab for token in prompt):
             raise ApiError(400, "Prompt contains invalid tokens")

@@ -10,12 +10,19 @@ from pyjet.server.options import ServerOptions
 
 _COMMON = Section.COMMON
 _CACHE_KERNELS = ("f16", "q8_0")
+_MOST_SLOTS = 64
 
 
 def _cache_type(value: Any) -> str | None:
     if value in _CACHE_KERNELS:
         return None
     return f'KV type "{value}" has no kernel; use {" or ".join(_CACHE_KERNELS)}'
+
+
+def _slots(value: Any) -> str | None:
+    if value <= _MOST_SLOTS:
+        return None
+    return f"{value} slots are more than this version runs at the same time; use at most {_MOST_SLOTS}, others queue"
 
 
 def _split_mode(value: Any) -> str | None:
@@ -115,7 +122,12 @@ MODEL_OPTIONS: list[Option] = [
     row("--offline", "no network access (this server never uses any)", field="offline", env="OFFLINE",
         section=_COMMON),
     row("-np --parallel", "number of slots, requests that run at the same time; -1: four on a unified context",
-        field="parallel", value="N", env="N_PARALLEL", convert=values.int_in(-1, 256)),
+        field="parallel", value="N", env="N_PARALLEL", convert=values.int_in(-1, 256), unavailable=_slots),
+    row("--agents", "another name of --parallel", field="parallel", value="N", convert=values.int_in(-1, 256),
+        unavailable=_slots),
+    row("--step-budget", "how many times as long as a step that only generates one that also reads prompts may take; "
+        "more: prompts are read faster, running answers wait longer", field="step_budget", value="X",
+        convert=values.float_above(1)),
     row("-kvu --kv-unified", "each slot may use the whole context", off="-no-kvu --no-kv-unified",
         field="kv_unified", env="KV_UNIFIED", default="on when --parallel is -1"),
     row("--kv-unified-per-slot", "limit of one slot on a unified context; without -c the context is N per slot",

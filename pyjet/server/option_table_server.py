@@ -8,10 +8,10 @@ from typing import Any
 from pyjet.server import option_table_values as values
 from pyjet.server.option_table_row import Option, Section, missing, row
 from pyjet.server.options import ServerOptions
+from pyjet.server.profiles import Profile, merge_profiles, profile_option, profiles_file
 
 _COMMON = Section.COMMON
 _TLS = "TLS is not available in this version; use a reverse proxy such as nginx or caddy"
-_NO_REUSE = "prompts are not reused between requests in this version"
 
 
 def _add_keys(options: ServerOptions, keys: list[str]) -> None:
@@ -46,8 +46,12 @@ def _sleep_seconds(text: str) -> int:
     return seconds
 
 
-def _no_reuse(default: Any) -> Any:
-    return lambda value: None if value == default else _NO_REUSE
+def _idle_slots(value: Any) -> str | None:
+    return None if value else "prompts of idle slots move to host memory when the pool needs their pages"
+
+
+def _add_profiles(options: ServerOptions, profiles: list[Profile]) -> None:
+    options.profiles = merge_profiles(options.profiles, profiles)
 
 
 def _verbosity(options: ServerOptions, value: int) -> None:
@@ -62,6 +66,12 @@ def _verbose(options: ServerOptions, value: bool) -> None:
 SERVER_OPTIONS: list[Option] = [
     row("-a --alias", "names of the model for clients, separated by commas", field="alias", value="STRING",
         env="ALIAS", convert=_aliases, default="the model's path"),
+    row("--alias-profile", "a further name of the model with limits for the requests that use it: ctx (tokens of "
+        "prompt and answer), max_tokens (of an answer), priority (higher runs first); may be repeated",
+        field="profiles", value="NAME:ctx=N,max_tokens=N,priority=N", convert=profile_option, apply=_add_profiles,
+        accumulates=True, default="none"),
+    row("--alias-profiles", "TOML file with such profiles: a table [NAME] for each, with the same keys",
+        field="profiles", value="FNAME", convert=profiles_file, apply=_add_profiles, accumulates=True, default="none"),
     row("--tags", "tags of the model, separated by commas, for clients to read", field="tags", value="STRING",
         env="TAGS", convert=values.comma_list, default="none"),
     row("--host", "addresses to listen on, separated by commas; an entry that ends in .sock is a UNIX socket",
@@ -103,9 +113,8 @@ SERVER_OPTIONS: list[Option] = [
     row("--slots", "GET /slots", off="--no-slots", field="slots", env="ENDPOINT_SLOTS"),
     row("--props", "POST /props", field="props", env="ENDPOINT_PROPS"),
     row("--metrics", "GET /metrics in the Prometheus format", field="metrics", env="ENDPOINT_METRICS"),
-    row("--slot-save-path", "directory for saved slots", field="slot_save_path", value="PATH",
-        convert=values.existing_directory, default="none",
-        unavailable=missing("saving slots is not available in this version; start without it", None)),
+    row("--slot-save-path", "directory for saved slots; POST /slots/{id}?action=save, restore or erase needs it",
+        field="slot_save_path", value="PATH", convert=values.existing_directory, default="none"),
     row("--sleep-idle-seconds", "unload the model after so many idle seconds; -1: never",
         field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds,
         unavailable=missing("unloading an idle model is not available in this version; use -1", -1)),
@@ -117,20 +126,21 @@ SERVER_OPTIONS: list[Option] = [
 CACHE_OPTIONS: list[Option] = [
     row("--cache-prompt", "reuse the computed part of earlier prompts", off="--no-cache-prompt",
         field="cache_prompt", env="CACHE_PROMPT"),
-    row("--cache-reuse", "smallest chunk that is reused by shifting the cache; recurrent models cannot",
-        field="cache_reuse", value="N", env="CACHE_REUSE", convert=values.int_in(0),
+    row("--cache-reuse", "smallest chunk that is reused by shifting the cache; never done here: recurrent models "
+        "cannot, and a shifted cache gives other numbers", field="cache_reuse", value="N", env="CACHE_REUSE",
+        convert=values.int_in(0),
         ineffective=lambda value: "recurrent models cannot shift their cache; 0 is used" if value else None),
     row("-cram --cache-ram", "host memory for prompts, MiB; -1: no limit, 0: none", field="cache_ram", value="N",
-        env="CACHE_RAM", convert=values.int_in(-1), ineffective=_no_reuse(8192)),
-    row("-ctxcp --ctx-checkpoints --swa-checkpoints", "checkpoints of the recurrent state per slot",
-        field="ctx_checkpoints", value="N", env="CTX_CHECKPOINTS", convert=values.int_in(0),
-        ineffective=_no_reuse(32)),
-    row("-cms --checkpoint-min-step", "tokens between two checkpoints at least", field="checkpoint_min_step",
-        value="N", env="CHECKPOINT_MIN_SPACING_NT", convert=values.int_in(0), ineffective=_no_reuse(8192)),
-    row("--cache-idle-slots", "move prompts of idle slots to host memory", off="--no-cache-idle-slots",
-        field="cache_idle_slots", env="CACHE_IDLE_SLOTS", ineffective=_no_reuse(True)),
+        env="CACHE_RAM", convert=values.int_in(-1)),
+    row("-ctxcp --ctx-checkpoints --swa-checkpoints", "checkpoints of the recurrent state per slot, kept by all slots "
+        "together", field="ctx_checkpoints", value="N", env="CTX_CHECKPOINTS", convert=values.int_in(0)),
+    row("-cms --checkpoint-min-step", "tokens between two checkpoints inside a long prompt; 0: at every message",
+        field="checkpoint_min_step", value="N", env="CHECKPOINT_MIN_SPACING_NT", convert=values.int_in(0)),
+    row("--cache-idle-slots", "prompts of idle slots move to host memory when the pool needs their pages, with either "
+        "spelling", off="--no-cache-idle-slots", field="cache_idle_slots", env="CACHE_IDLE_SLOTS",
+        ineffective=_idle_slots),
     row("-sps --slot-prompt-similarity", "share of a prompt that a slot must hold to be chosen for it",
-        field="slot_prompt_similarity", value="SIMILARITY", convert=values.to_float, ineffective=_no_reuse(0.1)),
+        field="slot_prompt_similarity", value="SIMILARITY", convert=values.to_float),
 ]  # fmt: skip
 
 LOG_OPTIONS: list[Option] = [

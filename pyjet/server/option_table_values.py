@@ -93,6 +93,18 @@ def float_in(low: float, high: float) -> Callable[[str], float]:
     return convert
 
 
+def float_above(low: float) -> Callable[[str], float]:
+    """Number larger than ``low``."""
+
+    def convert(text: str) -> float:
+        value = to_float(text)
+        if not value > low:
+            raise ValueError(f"invalid value {value:g}, expected more than {low:g}")
+        return value
+
+    return convert
+
+
 def one_of(*words: str) -> Callable[[str], str]:
     """One word of a list, case sensitive."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjet.server.profiles import Profile
+
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 DEFAULT_SEED = 0xFFFFFFFF
 """Seed value that means "draw a random one"; ``-1`` on the command line."""
@@ -76,6 +78,8 @@ class ServerOptions:
     cors_credentials: bool = True
     alias: list[str] = field(default_factory=list)
     """Sorted, without duplicates; the first is the model id."""
+    profiles: list[Profile] = field(default_factory=list)
+    """Further names of the model, with limits of their own."""
     tags: list[str] = field(default_factory=list)
     slots: bool = True
     props: bool = False
@@ -148,6 +152,8 @@ class ServerOptions:
     checkpoint_min_step: int = 8192
     cache_idle_slots: bool = True
     slot_prompt_similarity: float = 0.1
+    step_budget: float = 3.0
+    """How many times as long as a step that only decodes one with prompt rows may take."""
 
     # speculation
     spec_type: list[str] = field(default_factory=lambda: ["none"])

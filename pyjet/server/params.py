@@ -25,6 +25,7 @@ from pyjet.server.json_fields import (
     read_strings,
 )
 from pyjet.server.logit_bias import end_token_bans, parse_bias
+from pyjet.server.profiles import find_profile
 from pyjet.server.sampler_names import samplers_from_chars, samplers_from_names
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def parse_params(
 ) -> CompletionParams:
     """Read all fields of ``body`` (``n_slots`` bounds ``n``). ApiError 400 names the first wrong field."""
     params = default_params(options, tokenizer)
+    params.profile = find_profile(options.profiles, body.get("model"))
+    params.priority = read_int(body, ("priority",), params.profile.priority, -INT32_MAX, INT32_MAX, hard=True)
     _read_numbers(body, params, n_slots)
     _read_flags(body, params)
     _read_dry(body, params, options)

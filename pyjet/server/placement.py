@@ -73,6 +73,11 @@ def make_settings(options: ServerOptions, model: Model, choice: DeviceChoice, co
         device_index=choice.index,
         isa=options.cpu_isa,  # type: ignore[arg-type]  # the option table allows these words only
         n_threads=max(0, options.threads),
+        cache_ram=options.cache_ram,
+        max_checkpoints=options.ctx_checkpoints * options.n_slots,
+        checkpoint_step=options.checkpoint_min_step,
+        slot_similarity=options.slot_prompt_similarity,
+        step_budget=options.step_budget,
         overrides=options.override_kv,
         check_tensors=options.check_tensors,
         **more,

@@ -19,6 +19,7 @@ from pyjet.server.device_choice import DeviceError
 from pyjet.server.model_defaults import apply_sampling_defaults
 from pyjet.server.options import ServerOptions
 from pyjet.server.placement import place
+from pyjet.server.profiles import check_profiles
 from pyjet.server.service import Service
 
 LoadProgress = Callable[[str, int, int], None]
@@ -48,7 +49,9 @@ class Startup:
         try:
             model = load_model(path, overrides=options.override_kv)
             settings = self._settings(model)
-        except (ModelError, DeviceError, NativeError) as error:
+            names = options.alias or [options.model or Path(path).stem]
+            check_profiles(options.profiles, names, settings.n_ctx_slot)
+        except (ModelError, DeviceError, NativeError, ValueError) as error:
             raise StartupError(str(error)) from error
         for note in apply_sampling_defaults(options, model.metadata):
             _log.info(note)
@@ -60,7 +63,6 @@ class Startup:
             raise StartupError(str(error)) from error
         if not engine.wait_ready():
             raise StartupError(f"the engine did not start: {engine.error or engine.state}")
-        names = options.alias or [options.model or Path(path).stem]
         return Service(model, tokenizer, template, engine, options, names[0], names)
 
     def close(self) -> None:

@@ -95,6 +95,9 @@ def test_bad_integers(text: str) -> None:
         (["-fit", "off"], "fit", False),
         (["--api-prefix", "/a/b/"], "api_prefix", "/a/b"),
         (["-bs"], "backend_sampling", True),
+        (["--agents", "64"], "parallel", 64),
+        (["-np", "2", "--agents", "8"], "parallel", 8),
+        (["--step-budget", "1.5"], "step_budget", 1.5),
     ],
 )
 def test_values(arguments: list[str], field: str, value: object) -> None:
@@ -119,6 +122,11 @@ def test_values(arguments: list[str], field: str, value: object) -> None:
         ["--spec-type", "magic"],
         ["-l", "nonsense"],
         ["--temp", "warm"],
+        ["--agents", "-2"],
+        ["--agents", "many"],
+        ["--agents", "257"],
+        ["--step-budget", "1"],
+        ["--step-budget", "nan"],
         ["--host", ","],
         ["--port", "0", "--host", "127.0.0.1,127.0.0.2"],
         ["--draft-max", "3"],
@@ -127,6 +135,22 @@ def test_values(arguments: list[str], field: str, value: object) -> None:
 )
 def test_bad_values(arguments: list[str]) -> None:
     assert failure(*arguments).startswith(f'error while handling argument "{arguments[0]}": ')
+
+
+def test_more_slots_than_there_are() -> None:
+    for name in ("--agents", "-np"):
+        assert failure(name, "65").splitlines()[0] == (
+            f'error while handling argument "{name}": 65 slots are more than this version runs at the same time; use '
+            "at most 64, others queue"
+        )
+
+
+def test_what_only_the_pool_decides_has_no_effect() -> None:
+    assert parse(["--cache-idle-slots", "-cram", "100", "-ctxcp", "3", "-cms", "0", "-sps", "0.5"], {}).warnings == []
+    [warning] = parse(["--no-cache-idle-slots"], {}).warnings
+    assert "--no-cache-idle-slots has no effect: prompts of idle slots move to host memory" in warning
+    [warning] = parse(["--cache-reuse", "256"], {}).warnings
+    assert "recurrent models cannot shift their cache" in warning
 
 
 def test_escapes_in_stop_texts() -> None:

@@ -25,7 +25,10 @@ def peer_options() -> list[tuple[list[str], str, str]]:
 
 
 PEER = peer_options()
-OURS = {"--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio"}
+OURS = {
+    "--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio", "--agents", "--step-budget", "--alias-profile",
+    "--alias-profiles",
+}  # fmt: skip
 
 SAMPLES = {
     "--load-mode": "mmap",
@@ -74,8 +77,14 @@ SAMPLES = {
     "--sleep-idle-seconds": "-1",
     "--grammar": "",
     "--json-schema": "",
+    "--step-budget": "2",
+    "--slot-save-path": ".",
+    "--alias-profile": "planner:ctx=1000",
 }
-NEEDS_FILE = {"--ui-config-file", "--api-key-file", "--chat-template-file", "--grammar-file", "--json-schema-file"}
+NEEDS_FILE = {
+    "--ui-config-file", "--api-key-file", "--chat-template-file", "--grammar-file", "--json-schema-file",
+    "--alias-profiles",
+}  # fmt: skip
 UNAVAILABLE = {  # options whose every useful value needs something that is not built
     "--spec-default": None,
     "--ssl-key-file": "k.pem",
@@ -84,7 +93,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
     "--spm-infill": None,
-    "--slot-save-path": ".",
     "--grammar": "root ::= x",
     "--json-schema": "{}",
     "--lora": "a.gguf",
@@ -103,6 +111,8 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--dynatemp-range": "0.5",
     "--adaptive-target": "0.3",
     "--rope-scale": "2",
+    "--parallel": "65",
+    "--agents": "256",
     "--rope-scaling": "yarn",
     "--spec-synth-len": "2",
 }

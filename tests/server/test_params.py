@@ -171,9 +171,9 @@ def test_choices_have_their_own_seeds() -> None:
 
 
 def test_zero_tokens_still_yield_one() -> None:
-    assert parse({"n_predict": 0}).max_tokens(-1) == 1
-    assert parse({"n_predict": -1}).max_tokens(9) == 9
-    assert parse({"n_predict": 2}).max_tokens(9) == 2
+    assert parse({"n_predict": 0}).max_tokens(-1, 5) == 1
+    assert parse({"n_predict": -1}).max_tokens(9, 5) == 9
+    assert parse({"n_predict": 2}).max_tokens(9, 5) == 2
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,15 @@ def test_the_cpu_is_not_asked_about_gpus(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.memory.device_name.startswith("CPU") and found.memory.n_pages == found.settings.n_pages
 
 
+def test_options_of_the_prefix_cache_reach_the_engine() -> None:
+    settings = placed(
+        device="cpu", parallel=3, cache_ram=100, ctx_checkpoints=4, checkpoint_min_step=512,
+        slot_prompt_similarity=0.25, step_budget=1.5,
+    ).settings  # fmt: skip
+    assert (settings.cache_ram, settings.max_checkpoints, settings.checkpoint_step) == (100, 12, 512)
+    assert (settings.slot_similarity, settings.step_budget) == (0.25, 1.5)
+
+
 def test_host_memory_that_is_short_shrinks_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     real = memory_plan(tiny_model(), placed(device="cpu").settings.engine_config())
     for free, tokens, warns in ((real.fixed_bytes + 1024 * MIB + 128 * real.page_bytes, 8192, False), (1, 4096, True)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from pyjet.server.errors import (
 )
 from pyjet.server.metrics import CONTENT_TYPE as METRICS_TYPE
 from pyjet.server.metrics import MetricsText
+from pyjet.server.model_list import models
 from pyjet.server.service import BUILD_INFO
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def register(app: Flask, service: Service) -> None:
     _get(app, "/metrics", lambda: _metrics(service, metrics))
     _get(app, "/lora-adapters", lambda: jsonio.response([]))
     _post(app, "/lora-adapters", _set_adapters)
-    app.add_url_rule("/slots/<id>", "slot_action", lambda id: _slot_action(), methods=["POST"])
     for path, message in _NOT_OFFERED.items():
         _post(app, path, _raiser(ApiError(501, message)))
     for method in ("GET", "DELETE"):
@@ -98,55 +97,6 @@ def _health(service: Service) -> Response:
     if service.engine.state in ("failed", "stopped"):
         raise ApiError(503, f"the engine does not run: {service.engine.error or service.engine.state}")
     return jsonio.response({"status": "ok"})
-
-
-def models(service: Service) -> dict[str, Any]:
-    """Answer of ``/models``: the one model, in Ollama's and in OpenAI's form."""
-    name = service.model_id
-    legacy = {
-        "name": name,
-        "model": name,
-        "modified_at": "",
-        "size": "",
-        "digest": "",
-        "type": "model",
-        "description": "",
-        "tags": [""],
-        "capabilities": ["completion"],
-        "parameters": "",
-        "details": {
-            "parent_model": "",
-            "format": "gguf",
-            "family": "",
-            "families": [""],
-            "parameter_size": "",
-            "quantization_level": "",
-        },
-    }
-    return {"models": [legacy], "object": "list", "data": [_model_entry(service)]}
-
-
-def _model_entry(service: Service) -> dict[str, Any]:
-    model, sizes = service.model, service.model.hyperparams
-    return {
-        "id": service.model_id,
-        "aliases": list(service.aliases),
-        "tags": list(service.options.tags),
-        "object": "model",
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
-        "created": int(time.time()),
-        "owned_by": "llamacpp",
-        "meta": {
-            "vocab_type": service.tokenizer.vocab_type,
-            "n_vocab": service.tokenizer.n_vocab,
-            "n_ctx": service.n_ctx_slot,
-            "n_ctx_train": sizes.n_ctx_train,
-            "n_embd": sizes.n_embd,
-            "n_params": model.n_params,
-            "size": model.tensor_bytes,
-            "ftype": model.ftype_name,
-        },
-    }
 
 
 def props(service: Service, media_marker: str) -> dict[str, Any]:
@@ -254,11 +204,6 @@ _SAMPLING_FIELDS = (
     "frequency_penalty",
     "min_keep",
 )
-
-
-def _slot_action() -> Response:
-    # --slot-save-path is refused at the start, so the answer is always the same
-    raise endpoint_disabled("slots action", "--slot-save-path")
 
 
 def _metrics(service: Service, text: MetricsText) -> Response:
