@@ -33,7 +33,7 @@ def serve(show_curl: bool, options: tuple[str, ...]) -> None:
     The ones that matter first:
       -m FILE               GGUF file (default: the embedded pyjet-tiny)
       -c N                  context of all slots together
-      --parallel N          requests that run at the same time
+      --agents N            requests that run at the same time
       --host H, --port P    where to listen (127.0.0.1, 8080)
       --api-key KEY         demand a key
       -ctk T, -ctv T        KV cache type: f16 or q8_0

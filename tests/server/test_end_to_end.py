@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,3 +182,22 @@ def test_counters_equal_the_sums_of_the_answers(engine: LocalEngine, url: str, s
     timings, after = answer["timings"], engine.counters()
     assert timings["predicted_n"] == answer["tokens_predicted"] == after.predicted_tokens - n_before[0]
     assert timings["prompt_n"] == after.prompt_tokens - n_before[1]
+
+
+def test_a_saved_slot_is_restored(engine: LocalEngine, tmp_path: Path) -> None:
+    options = ServerOptions(slot_save_path=f"{tmp_path}/")
+    service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, options, model_id="tiny")
+    prompt = tiny_tokenizer().encode("The sea and the wind and the sun. " * 40)
+    how = {"n_predict": 8, "temperature": 0, "id_slot": 1, "return_tokens": True}
+    with serving(service) as port:
+        url = f"http://127.0.0.1:{port}"
+        prompt += ask(url, "/completion", {"prompt": prompt, **how})["tokens"]
+        saved = ask(url, "/slots/1?action=save", {"filename": "sea.bin"})
+        assert saved["n_written"] == (tmp_path / "sea.bin").stat().st_size
+        assert ask(url, "/slots/1?action=erase", {})["n_erased"] == saved["n_saved"] == len(prompt) - 1
+        first = ask(url, "/completion", {"prompt": prompt, **how})
+        ask(url, "/slots/1?action=erase", {})
+        assert ask(url, "/slots/1?action=restore", {"filename": "sea.bin"})["n_restored"] == saved["n_saved"]
+        again = ask(url, "/completion", {"prompt": prompt, **how})
+    assert (first["timings"]["cache_n"], again["timings"]["cache_n"]) == (0, saved["n_saved"])
+    assert first["tokens"] == again["tokens"]
