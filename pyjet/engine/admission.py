@@ -61,7 +61,6 @@ class Admission:
         self.n_ctx = min(limits.n_ctx_slot, limits.n_ctx_total)  # of one sequence; never more than the pool
         self.pool = PagePool(n_pages, limits.page_tokens)
         host = HostStore(limits.host_bytes, memory.page_bytes, memory.state_bytes, memory.host_memory)
-        host.reserve(limits.n_slots)
         self.cache = PrefixCache(self.pool, limits.n_state_slots, memory, host, limits.max_checkpoints)
         self.slots = SlotTable(limits.n_slots, limits.n_ctx_slot, limits.slot_similarity)
         self.running: dict[str, Sequence] = {}

@@ -70,6 +70,10 @@ class EngineCore:
     def has_work(self) -> bool:
         return bool(self._running or self._admission.waiting)
 
+    def prepare(self) -> bool:
+        """While nothing runs: a little of what would take time later. False when nothing is left to do."""
+        return self._admission.cache.prepare()
+
     def submit(self, request: GenerationRequest) -> list[Event]:
         """Queue a request, or say at once why it can never run."""
         id_task = self._counters.requests_total

@@ -94,6 +94,7 @@ class EngineLoop:
     def _take_commands(self) -> bool:
         """Apply what has arrived, waiting only when there is nothing to compute. False: stop."""
         while not self._core.has_work or not self._commands.empty():
+            self._prepare()
             command = self._commands.get()
             if isinstance(command, Stop):
                 return False
@@ -109,6 +110,11 @@ class EngineLoop:
             if events:
                 self._sink(events)
         return True
+
+    def _prepare(self) -> None:
+        """Use the time until the next command, in portions that it need not wait for."""
+        while self._commands.empty() and self._core.prepare():
+            pass
 
     def _step(self) -> None:
         with self._lock:

@@ -40,6 +40,10 @@ class PrefixCache:
         self._clock = 0
         self._protected: Checkpoint | None = None  # a sequence is being put on it
 
+    def prepare(self) -> bool:
+        """Do a little of what will be needed; False when nothing is left to do."""
+        return self._host.allocate_ahead()
+
     @property
     def n_idle_pages(self) -> int:
         """Pages on the device that nobody runs on."""

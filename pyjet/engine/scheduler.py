@@ -8,11 +8,14 @@ from itertools import groupby
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.step_budget import StepBudget
 
+# New tokens of all prompts that are being read: up to so many are read at once, also while others decode.
+SHORT = 1024
+
 
 def plan(sequences: Iterable[Sequence], max_rows: int, budget: StepBudget) -> list[tuple[Sequence, int]]:
     """(sequence, rows) of the next step, in slot-independent order.
 
-    Decoding never waits for a prompt, whatever their priorities. Prompts get the rows that the budget allows: the
+    Decoding never waits for a prompt, whatever their priorities. Short prompts are read at once. Others get the rows that the budget allows: the
     most urgent ones first, equally urgent ones in equal shares. As long as the budget allows as many rows as there are
     equally urgent prompts, each of them advances. Whoever reads its tokens again after a preemption counts as a prompt.
     """
@@ -21,7 +24,8 @@ def plan(sequences: Iterable[Sequence], max_rows: int, budget: StepBudget) -> li
     prompts = [s for s in ordered if not s.is_decoding]
     room = max_rows - len(rows)
     wanted = sum(s.rows_within(room) for s in prompts) if room > 0 else 0
-    return rows + by_urgency(prompts, budget.chunk_rows(len(rows), wanted))
+    are_short = sum(s.n_to_read - s.n_cached for s in prompts) <= SHORT
+    return rows + by_urgency(prompts, budget.chunk_rows(len(rows), wanted, are_short=are_short))
 
 
 def by_urgency(prompts: Iterable[Sequence], n_rows: int) -> list[tuple[Sequence, int]]:

@@ -11,6 +11,7 @@ MAX_PAUSE = 0.15  # seconds between two tokens of who decodes, because of a prom
 SLOW_PAUSE = 1.5  # the same in steps that only decode, for models that need longer than MAX_PAUSE for little more
 STRETCH = 1.5  # a single step may take so many times its budget, when others have saved the time
 MAX_DEBT = 4.0  # budgets; what a step took beyond that (a hiccup of the machine) is not held against prompts
+MAX_BURST = 0.5  # seconds of debt at most for short prompts
 MIN_ROWS = 8  # smaller chunks are not worth a step of their own
 WORTHWHILE = 1.001  # times as fast, before sizes that differ more are preferred
 MAX_WAIT = 16  # steps without a prompt row before the budget is ignored for MIN_ROWS of them
@@ -30,6 +31,9 @@ class StepBudget:
     two sizes may take turns. What a step leaves of its budget is credit for the next ones, what it takes beyond is
     debt; both are bounded, so the share holds over any half second too. ``chunk_rows`` before a step, ``observe``
     after it.
+
+    Short prompts are what agents send most: the result of a tool. They are read at once, in steps as long as a pause
+    may be, and paid for afterwards; then the share holds over some seconds.
     """
 
     def __init__(self, max_rows: int, factor: float, costs: StepCosts) -> None:
@@ -38,15 +42,23 @@ class StepBudget:
         self._factor = max(1.0, factor)
         self._credit = 0.0  # seconds; debt when negative
         self._n_decoding = 0  # of the step that is being planned or computed
+        self._are_short = False  # the prompts of that step
         self._n_waited = 0  # steps since prompts that wanted rows got any
 
-    def chunk_rows(self, n_decoding: int, wanted: int) -> int:
-        """Prompt rows of the next step, of ``wanted``. All that fit when nobody decodes."""
+    def chunk_rows(self, n_decoding: int, wanted: int, *, are_short: bool = False) -> int:
+        """Prompt rows of the next step, of ``wanted``. All that fit when nobody decodes.
+
+        ``are_short``: so few rows are left to read that they should not wait for each other.
+        """
         self._n_decoding = n_decoding
+        self._are_short = are_short
         room = min(wanted, self.max_rows - n_decoding)
         if room <= 0:
             return 0
-        rows = self._affordable(n_decoding, room) if n_decoding else room
+        if n_decoding and are_short and self._credit > -MAX_BURST:
+            rows = self._at_once(n_decoding, room)
+        else:
+            rows = self._affordable(n_decoding, room) if n_decoding else room
         if rows == 0 and self._n_waited >= MAX_WAIT:
             rows = min(MIN_ROWS, room)
         self._n_waited = 0 if rows else self._n_waited + 1
@@ -57,12 +69,21 @@ class StepBudget:
         self.costs.observe(n_rows, seconds)
         if self._n_decoding:
             budget = self._seconds()
+            # What short prompts took is paid back in full, whatever comes in between.
+            most_debt = MAX_BURST + 2 * MAX_PAUSE if self._are_short else max(MAX_DEBT * budget, -self._credit)
             credit = self._credit + budget - seconds
-            self._credit = min(max(credit, -MAX_DEBT * budget), (STRETCH - 1.0) * budget)
+            self._credit = min(max(credit, -most_debt), (STRETCH - 1.0) * budget)
 
     def _seconds(self) -> float:
         """What a step may take on average."""
         return self._factor * self.costs.decode_seconds(self._n_decoding)
+
+    def _at_once(self, n_decoding: int, room: int) -> int:
+        """Rows of the longest step that is no pause; few more than that beside a model that is slow anyway."""
+        longest = max(MAX_PAUSE, self._seconds())
+        sizes = [room, *(size - n_decoding for size in reversed(SIZES) if size - n_decoding < room)]
+        fitting = (rows for rows in sizes if rows > 0 and self.costs.seconds(n_decoding + rows) <= longest)
+        return next(fitting, min(MIN_ROWS, room))
 
     def _affordable(self, n_decoding: int, room: int) -> int:
         """Rows of the chunk that reads fastest within the budget and what others saved."""

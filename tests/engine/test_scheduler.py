@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjet.engine.request import GenerationRequest
@@ -83,6 +83,7 @@ SEQUENCES = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2), st.sample
 PRICES = st.lists(st.floats(0.001, 0.2), min_size=6, max_size=6).map(sorted)
 
 
+@settings(deadline=None)
 @given(SEQUENCES, PRICES, st.sampled_from([1.0, 2.0, 3.0]), st.integers(12, 64))
 def test_everyone_advances(made: list, prices: list[float], factor: float, max_rows: int) -> None:
     """Decoding sequences in each step, prompts until all are read."""

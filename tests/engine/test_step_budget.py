@@ -156,3 +156,33 @@ def test_prompts_always_advance_and_rows_are_bounded(seconds: list, work: list, 
         assert rows == min(wanted, 64) or n_decoding
         waited = waited + 1 if wanted and not rows else 0 if rows else waited
         assert waited <= MAX_WAIT
+
+
+STAIRS = StepCosts([(1, 0.007), (8, 0.007), (32, 0.014), (64, 0.02), *((n, n * 4e-4) for n in (128, 256, 512, 1024))])
+
+
+def test_short_prompts_are_read_at_once_and_paid_for_later() -> None:
+    budget = StepBudget(2048, 3.0, STAIRS)
+    n_read, seconds = 0, []
+    while n_read < 800:
+        rows = budget.chunk_rows(4, 800 - n_read, are_short=True)
+        seconds.append(STAIRS.seconds(4 + rows))
+        budget.observe(4 + rows, seconds[-1])
+        n_read += rows
+    assert max(seconds) <= 0.15, "no longer pause"
+    assert sum(seconds) <= 0.4
+    waiting = 0
+    while budget.chunk_rows(4, 10_000) < 28:
+        budget.observe(4, 0.007)
+        waiting += 1
+    assert 0.1 < waiting * 0.007 < 0.2, "half of the debt: a step that only decodes pays twice its time back"
+
+
+def test_endless_short_prompts_leave_others_their_share() -> None:
+    budget = StepBudget(2048, 3.0, STAIRS)
+    seconds = 0.0
+    for _ in range(4000):
+        n = 4 + budget.chunk_rows(4, 500, are_short=True)
+        budget.observe(n, STAIRS.seconds(n))
+        seconds += STAIRS.seconds(n)
+    assert 4000 * 0.007 / seconds > 0.30
