@@ -71,6 +71,12 @@ class Checkpoint:
     last_used: int = 0
     n_parked: int = 0  # preempted sequences that come back to it: it may leave the device but not be forgotten
 
+    @property
+    def pages(self) -> list[KeptPage]:
+        """Of all its tokens."""
+        kept = [node.kept for node in self.node.path]
+        return kept if self.tail is None else [*kept, self.tail]
+
 
 @dataclass(frozen=True)
 class Match:

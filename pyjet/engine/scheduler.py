@@ -15,9 +15,10 @@ SHORT = 1024
 def plan(sequences: Iterable[Sequence], max_rows: int, budget: StepBudget) -> list[tuple[Sequence, int]]:
     """(sequence, rows) of the next step, in slot-independent order.
 
-    Decoding never waits for a prompt, whatever their priorities. Short prompts are read at once. Others get the rows that the budget allows: the
-    most urgent ones first, equally urgent ones in equal shares. As long as the budget allows as many rows as there are
-    equally urgent prompts, each of them advances. Whoever reads its tokens again after a preemption counts as a prompt.
+    Decoding never waits for a prompt, whatever their priorities. Short prompts are read at once. Others get the rows
+    that the budget allows: the most urgent ones first, equally urgent ones in equal shares. As long as the budget
+    allows as many rows as there are equally urgent prompts, each of them advances. Whoever reads its tokens again
+    after a preemption counts as a prompt.
     """
     ordered = sorted(sequences, key=lambda s: s.order)
     rows = [(s, 1) for s in ordered if s.is_decoding]

@@ -21,9 +21,7 @@ class Snapshot:
 
 def take_snapshot(memory: DeviceMemory, tokens: Tokens, checkpoint: Checkpoint) -> Snapshot:
     """Copies of all that a checkpoint stands for. ``tokens`` are its own."""
-    kept = [node.kept for node in checkpoint.node.path]
-    if checkpoint.tail is not None:
-        kept.append(checkpoint.tail)
+    kept = checkpoint.pages
     pages = np.empty((len(kept), memory.page_bytes), np.uint8)
     for data, page in zip(pages, kept):
         _read(memory, page, data)

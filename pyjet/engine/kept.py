@@ -1,0 +1,223 @@
+"""What is kept for prompts to come, and who leaves when there is no room: pages, recurrent states, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.host_store import HostBlock, HostStore
+from pyjet.engine.page_moves import read_pages
+from pyjet.engine.pages import PagePool
+from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, PrefixTree
+from pyjet.engine.swap_counts import SwapCounts
+
+# Pages that leave the device at a time: finding the oldest ones costs a walk over all.
+SWAP_BATCH = 16
+
+
+
+class Kept:
+    """Checkpoints with their pages and states, on the device and on the host.
+
+    Pages that nobody runs on move to the host when the pool is empty, and states when slots are; what finds no place
+    there is forgotten, the least recently used checkpoint first. One that a preempted sequence comes back to is
+    forgotten only by force, one that is ``protected`` never.
+    """
+
+    def __init__(
+        self, pool: PagePool, n_state_slots: int, memory: DeviceMemory, host: HostStore, max_checkpoints: int
+    ) -> None:
+        self.tree = PrefixTree(pool.page_tokens)
+        self.checkpoints: set[Checkpoint] = set()
+        self.free_slots = list(range(n_state_slots - 1, -1, -1))
+        self.swaps = SwapCounts()
+        self.host = host
+        self.protected: Checkpoint | None = None
+        self._pool = pool
+        self._memory = memory
+        self._n_state_slots = n_state_slots
+        self._most = max_checkpoints
+        self._clock = 0
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint whose pages are there. Too many: the oldest ones are forgotten."""
+        self.tree.add(checkpoint)
+        self.checkpoints.add(checkpoint)
+        self.touch(checkpoint)
+        while len(self.checkpoints) > self._most:
+            oldest = self._oldest(lambda c: c is not checkpoint)
+            if oldest is None:
+                break
+            self.forget(oldest)
+
+    def touch(self, checkpoint: Checkpoint) -> None:
+        """It was used now, and so were all pages and all shared checkpoints before it."""
+        self._clock += 1
+        checkpoint.last_used = self._clock
+        for node in [self.tree.root, *checkpoint.node.path]:
+            node.last_used = self._clock
+            for other in node.checkpoints.values():
+                if other.kind == "shared" and other.n_tokens < checkpoint.n_tokens:
+                    other.last_used = self._clock
+
+    def use_as(self, known: Checkpoint, kind: CheckpointKind) -> None:
+        """Somebody comes to a place that is kept already."""
+        self.touch(known)
+        if known.kind == "parked" or kind == "shared":
+            known.kind = kind
+
+    def forget(self, checkpoint: Checkpoint) -> None:
+        """With the pages and the state that nobody else needs."""
+        self.checkpoints.discard(checkpoint)
+        for node in self.tree.remove(checkpoint):
+            self._let_go(node.kept)
+        if checkpoint.tail is not None:
+            self._let_go(checkpoint.tail)
+        if checkpoint.state_slot >= 0:
+            self.free_slots.append(checkpoint.state_slot)
+        if checkpoint.state_host is not None:
+            self.host.free(checkpoint.state_host)
+        checkpoint.state_slot, checkpoint.state_host = -1, None
+
+    def _let_go(self, kept: KeptPage) -> None:
+        if kept.page >= 0:
+            self._pool.drop([kept.page])
+        if kept.host is not None:
+            self.host.free(kept.host)
+        kept.page, kept.host = -1, None
+
+    def forget_all(self) -> None:
+        """All that no preempted sequence needs."""
+        while (oldest := self._oldest(lambda _: True)) is not None:
+            self.forget(oldest)
+
+    def take_pages(self, n: int, *, force: bool = False) -> list[int] | None:
+        """``n`` pages, none if it is negative. Others move to the host for them or are forgotten.
+
+        By ``force`` also those of preempted sequences are forgotten. None when even that is not enough.
+        """
+        n = max(0, n)
+        if self._pool.n_free < n:
+            self._swap_out(max(n - self._pool.n_free, SWAP_BATCH))
+        while self._pool.n_free < n and (oldest := self._oldest(self._has_idle_page, force=force)) is not None:
+            self.forget(oldest)
+        return self._pool.take(n)
+
+    def take_slot(self) -> int | None:
+        """A state slot; the oldest state on the device leaves for it."""
+        if not self.free_slots:
+            on_device = [c for c in self.checkpoints if c.state_slot >= 0 and c is not self.protected]
+            by_age = sorted(on_device, key=lambda c: (c.last_used, c.n_tokens))
+            if not any(self._state_to_host(checkpoint) for checkpoint in by_age[:1]):
+                droppable = [c for c in by_age if not c.n_parked] or by_age
+                if droppable:
+                    self.forget(droppable[0])
+        return self.free_slots.pop() if self.free_slots else None
+
+    def save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
+        """Copy a state into a free slot, else to the host, else into the place of the oldest one. False: nowhere."""
+        if not self.free_slots and (block := self.host.take_state()) is not None:
+            self._read_state(slot, block)
+            checkpoint.state_host = block
+            return True
+        self.protected, before = checkpoint, self.protected
+        free = self.take_slot()
+        self.protected = before
+        if free is None:
+            return False
+        self._memory.state_copy(slot, free)
+        checkpoint.state_slot = free
+        return True
+
+    def _state_to_host(self, checkpoint: Checkpoint) -> bool:
+        block = self._host_block(self.host.take_state, checkpoint.last_used)
+        if block is None or checkpoint not in self.checkpoints:
+            return False
+        self._read_state(checkpoint.state_slot, block)
+        self.free_slots.append(checkpoint.state_slot)
+        checkpoint.state_slot, checkpoint.state_host = -1, block
+        return True
+
+    def _read_state(self, slot: int, block: HostBlock) -> None:
+        with self.swaps.moving_out(states=1):
+            self._memory.state_read(slot, block.data[: self._memory.state_bytes])
+
+    def _swap_out(self, n: int) -> None:
+        """Move up to ``n`` pages to the host, the oldest first, as far as it has room."""
+        moving: list[tuple[KeptPage, HostBlock]] = []
+        for last_used, _, kept in sorted(self.idle_pages(), key=lambda idle: idle[:2])[:n]:
+            block = self._host_block(self.host.take_page, last_used)
+            if block is None:
+                break
+            moving.append((kept, block))
+        # What was forgotten meanwhile has no page any more.
+        alive = [(kept, block) for kept, block in moving if kept.page >= 0]
+        for kept, block in moving:
+            if kept.page < 0:
+                self.host.free(block)
+        if alive:
+            with self.swaps.moving_out(pages=len(alive)):
+                read_pages(self._memory, [kept.page for kept, _ in alive], [block for _, block in alive])
+        for kept, block in alive:
+            self._pool.drop([kept.page])
+            kept.page, kept.host = -1, block
+
+    def _host_block(self, take: Callable[[], HostBlock | None], last_used: int) -> HostBlock | None:
+        """Room on the host; what was used before ``last_used`` is forgotten for it."""
+        block = take()
+        while block is None and (oldest := self._oldest(self._is_on_host, before=last_used)) is not None:
+            self.forget(oldest)
+            block = take()
+        return block
+
+    def idle_pages(self) -> Iterator[tuple[int, int, KeptPage]]:
+        """Pages on the device that nobody runs on: (when last used, minus the depth, page)."""
+        for node in self.tree.nodes():
+            if self._is_idle(node.kept):
+                yield node.last_used, -node.depth, node.kept
+        for checkpoint in self.checkpoints:
+            # The tail of the checkpoint that is being opened must stay where it is until it was copied.
+            if checkpoint.tail is not None and checkpoint is not self.protected and self._is_idle(checkpoint.tail):
+                yield checkpoint.last_used, -checkpoint.node.depth - 1, checkpoint.tail
+
+    def _is_idle(self, kept: KeptPage) -> bool:
+        return kept.page >= 0 and self._pool.n_holders(kept.page) == 1
+
+    def _has_idle_page(self, checkpoint: Checkpoint) -> bool:
+        return any(self._is_idle(kept) for kept in checkpoint.pages)
+
+    @staticmethod
+    def _is_on_host(checkpoint: Checkpoint) -> bool:
+        return checkpoint.state_host is not None or any(kept.host is not None for kept in checkpoint.pages)
+
+    def _oldest(
+        self, is_of_use: Callable[[Checkpoint], bool], *, before: int | None = None, force: bool = False
+    ) -> Checkpoint | None:
+        """The checkpoint to forget next; of equal age the longest, which needs the others' pages."""
+        candidates = [
+            c
+            for c in self.checkpoints
+            if c is not self.protected
+            and (force or not c.n_parked)
+            and (before is None or c.last_used < before)
+            and is_of_use(c)
+        ]
+        return min(candidates, key=lambda c: (c.n_parked, c.last_used, -c.n_tokens), default=None)
+
+    def held_pages(self) -> list[int]:
+        """Pages on the device that are kept, for checks."""
+        kept = [node.kept for node in self.tree.nodes()]
+        kept += [c.tail for c in self.checkpoints if c.tail is not None]
+        return [k.page for k in kept if k.page >= 0]
+
+    def check(self, state_slots: Iterable[int]) -> None:
+        """AssertionError unless states and checkpoints agree; ``state_slots``: of those that run."""
+        assert set(self.tree.checkpoints()) == self.checkpoints
+        slots = [c.state_slot for c in self.checkpoints if c.state_slot >= 0]
+        assert sorted([*slots, *state_slots, *self.free_slots]) == list(range(self._n_state_slots)), "a slot is lost"
+        for checkpoint in self.checkpoints:
+            assert (checkpoint.state_slot >= 0) != (checkpoint.state_host is not None)
+            assert (checkpoint.tail is None) == (not checkpoint.tail_key)
+        for node in self.tree.nodes():
+            assert (node.kept.page >= 0) != (node.kept.host is not None)
+            assert node.children or node.checkpoints, "a node that no checkpoint needs"
