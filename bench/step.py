@@ -23,6 +23,7 @@ from bench.step_rows import PAGE_TOKENS, Rows, decode_rows, fill, median_ms, pag
 from bench.step_verdict import KL_LIMIT, is_batch_invariant, kl_between
 from bench.step_work import by_op, decode_weight_bytes
 from pyjet.assets import default_model_path
+from pyjet.engine.settings import EngineSettings
 from pyjet.model.reader import Model, load_model
 from pyjet.native import ROW_SAMPLE, EngineConfig, NativeEngine, NativeError, build_info
 
@@ -33,7 +34,6 @@ SHORT, LONG = 200, 23_000
 LLAMA_CPP_PREFILL = 2_500.0  # tokens a second, its best on the H200 with the same file (-ub 2048)
 VRAM_TOKENS, VRAM_SLOTS = 132 * 1024, 4
 OP_STEPS = 4  # of which each op's mean time is taken
-MOST_SPECULATIVE = 2  # rows of a sequence, as with a draft of two tokens
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,16 @@ class Bench:
 def gpu_memory(bench: Bench) -> dict[str, Any]:
     """GPU memory that the driver counts for this process with the served sizes, after steps of both kinds."""
     before = gpu.used_bytes()
-    config = bench.config(VRAM_TOKENS, VRAM_SLOTS, 512, max_spec=MOST_SPECULATIVE)
+    served = EngineSettings(
+        bench.model.path,
+        n_slots=VRAM_SLOTS,
+        n_ctx_slot=VRAM_TOKENS // VRAM_SLOTS,
+        n_ctx_total=VRAM_TOKENS,
+        device=bench.device,  # type: ignore[arg-type]
+        kv_type_k=bench.kv,  # type: ignore[arg-type]
+        kv_type_v=bench.kv,  # type: ignore[arg-type]
+    )
+    config = served.engine_config()
     with NativeEngine(bench.model, config) as engine:
         for parts in ([Rows(0, 512, 0, 0)], decode_rows(VRAM_SLOTS, 3, SHORT)):
             median_ms(engine, parts, 1)

@@ -78,6 +78,7 @@ class EngineChild:
         except BaseException as error:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
         self._loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events, self._answer_slot_job)
+        self._loop.prepare()
         self._outbox.send(Ready(limits))
         self._loop.run()
         if self._loop.error is not None:

@@ -13,6 +13,7 @@ from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.prefix_tree import CheckpointKind
 from pyjet.engine.request import (
     Event,
     FailedEvent,
@@ -63,6 +64,8 @@ class EngineCore:
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
         self._plan: list[tuple[Sequence, int]] = []
+        # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
+        self._to_keep: dict[str, CheckpointKind] = {}
         self._counters = Counters(pages_total=self._admission.pool.n_pages)
         self._t_begin = 0.0
 
@@ -109,14 +112,23 @@ class EngineCore:
     def begin(self) -> tuple[list[Event], StepBatch | None]:
         """Give running sequences their pages, admit what then fits, assemble the step; no batch when nothing runs."""
         self._t_begin = self._clock()
+        for sequence in [self._running[request_id] for request_id in self._to_keep]:
+            self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
-        self._plan = plan(self._running.values(), self.limits.max_rows, self._budget)
+        self._plan = plan(
+            self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows
+        )
         if not self._plan:
             return events, None
         batch = self._builder.build(self._plan)
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
+
+    def _keep_state(self, sequence: Sequence) -> None:
+        """If it has come to a place to come back to."""
+        if (kind := self._to_keep.pop(sequence.request.id, None)) is not None:
+            self._admission.keep_state(sequence, kind)
 
     def _start(self, sequence: Sequence) -> list[Event]:
         """Say so and start the clock; who resumes goes on in silence."""
@@ -166,7 +178,7 @@ class EngineCore:
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
         if (kind := sequence.passed_stop()) is not None:
-            self._admission.keep_state(sequence, kind)
+            self._to_keep[sequence.request.id] = kind
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
@@ -201,6 +213,7 @@ class EngineCore:
         return "limit" if elapsed_ms > request.time_limit_ms else None
 
     def _end(self, sequence: Sequence, reason: FinishReason, keep_tokens: int | None = None) -> FinishedEvent:
+        self._keep_state(sequence)
         timings = sequence.timings(keep_tokens)
         self._count(timings)
         self._counters.n_tokens_max = max(self._counters.n_tokens_max, sequence.n_reached)

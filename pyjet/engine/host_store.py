@@ -65,14 +65,9 @@ class HostStore:
         """A block for a recurrent state; None when the budget is used up."""
         return self._take(self._state_bytes)
 
-    def allocate_ahead(self) -> bool:
-        """Allocate one arena while nobody waits for it; False: there are as many as there may be.
-
-        Without a limit only so many that one is free.
-        """
-        if self._most_arenas is None and any(not arena.block_bytes for arena in self._arenas):
-            return False
-        return self._new_arena() is not None
+    def allocate_ahead(self, n_bytes: int) -> bool:
+        """Allocate one arena more while nobody waits for it; False: there are ``n_bytes``, or all there may be."""
+        return self.bytes_allocated + self._arena_bytes <= n_bytes and self._new_arena() is not None
 
     def free(self, block: HostBlock) -> None:
         arena = block.arena

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.free_memory import available_bytes
 from pyjet.engine.host_store import HostBlock, HostStore
 from pyjet.engine.page_moves import read_pages
 from pyjet.engine.pages import PagePool
@@ -38,6 +39,17 @@ class Kept:
         self._n_state_slots = n_state_slots
         self._most = max_checkpoints
         self._clock = 0
+        self._ahead = self._bytes_of_use()
+
+    def _bytes_of_use(self) -> int:
+        """Host memory that is worth having: all checkpoints and a pool of pages, but half of what is free at most."""
+        most = self._most * self._memory.state_bytes + self._pool.n_pages * self._memory.page_bytes
+        available = available_bytes()
+        return most if available is None else min(most, available // 2)
+
+    def prepare(self) -> bool:
+        """Allocate a little of the host memory that will be needed; False when there is enough."""
+        return self.host.allocate_ahead(self._ahead)
 
     def add(self, checkpoint: Checkpoint) -> None:
         """A checkpoint whose pages are there. Too many: the oldest ones are forgotten."""

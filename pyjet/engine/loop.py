@@ -77,6 +77,11 @@ class EngineLoop:
         with self._lock:
             return self._core.counters()
 
+    def prepare(self) -> None:
+        """Before ``run``: do what would take time later."""
+        while self._core.prepare():
+            pass
+
     def run(self) -> None:
         """Until Stop or a failure; every request still in flight then gets a FailedEvent. Frees the stepper."""
         message = "the engine was stopped"

@@ -45,7 +45,7 @@ class PrefixCache:
 
     def prepare(self) -> bool:
         """Do a little of what will be needed; False when nothing is left to do."""
-        return self._kept.host.allocate_ahead()
+        return self._kept.prepare()
 
     def match(self, tokens: Tokens, most: int) -> Match:
         return self._tree.match(tokens, most)

@@ -12,20 +12,22 @@ from pyjet.engine.step_budget import StepBudget
 SHORT = 1024
 
 
-def plan(sequences: Iterable[Sequence], max_rows: int, budget: StepBudget) -> list[tuple[Sequence, int]]:
+def plan(
+    sequences: Iterable[Sequence], max_rows: int, budget: StepBudget, chunk_rows: int = 0
+) -> list[tuple[Sequence, int]]:
     """(sequence, rows) of the next step, in slot-independent order.
 
     Decoding never waits for a prompt, whatever their priorities. Short prompts are read at once. Others get the rows
-    that the budget allows: the most urgent ones first, equally urgent ones in equal shares. As long as the budget
-    allows as many rows as there are equally urgent prompts, each of them advances. Whoever reads its tokens again
-    after a preemption counts as a prompt.
+    that the budget allows, up to ``chunk_rows`` (0: ``max_rows``) in all: the most urgent ones first, equally urgent
+    ones in equal shares. As long as the budget allows as many rows as there are equally urgent prompts, each of them
+    advances. Whoever reads its tokens again after a preemption counts as a prompt.
     """
     ordered = sorted(sequences, key=lambda s: s.order)
     rows = [(s, 1) for s in ordered if s.is_decoding]
     prompts = [s for s in ordered if not s.is_decoding]
-    room = max_rows - len(rows)
-    wanted = sum(s.rows_within(room) for s in prompts) if room > 0 else 0
     are_short = sum(s.n_to_read - s.n_cached for s in prompts) <= SHORT
+    room = (max_rows if are_short else chunk_rows or max_rows) - len(rows)
+    wanted = min(room, sum(s.rows_within(room) for s in prompts)) if room > 0 else 0
     return rows + by_urgency(prompts, budget.chunk_rows(len(rows), wanted, are_short=are_short))
 
 

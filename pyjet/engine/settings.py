@@ -45,8 +45,11 @@ class EngineSettings:
 
     @property
     def max_rows(self) -> int:
-        """Every slot can decode in the same step, however small the micro-batch."""
-        return max(self.n_ubatch, self.n_slots)
+        """Every slot can decode in the same step, however small the micro-batch.
+
+        On a GPU short prompts that come together share a step of twice the size: it reads the weights once.
+        """
+        return max(2 * self.n_ubatch if self.device == "cuda" else self.n_ubatch, self.n_slots)
 
     @property
     def n_pages(self) -> int:
@@ -62,6 +65,7 @@ class EngineSettings:
             n_ctx_total=self.n_pages * self.page_tokens,
             n_vocab=n_vocab,
             max_rows=self.max_rows,
+            chunk_rows=max(self.n_ubatch, self.n_slots),
             page_tokens=self.page_tokens,
             n_extra_states=self.n_extra_states,
             host_bytes=None if self.cache_ram < 0 else self.cache_ram * MIB,
