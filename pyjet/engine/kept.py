@@ -48,8 +48,20 @@ class Kept:
         return most if available is None else min(most, available // 2)
 
     def prepare(self) -> bool:
-        """Allocate a little of the host memory that will be needed; False when there is enough."""
-        return self.host.allocate_ahead(self._ahead)
+        """While nothing runs: a little of what would take time later; False when nothing is left to do.
+
+        Host memory is allocated, and states on the device are copied there: their slots can then be had at once.
+        """
+        return self.host.allocate_ahead(self._ahead) or self._copy_a_state()
+
+    def _copy_a_state(self) -> bool:
+        uncopied = [c for c in self.checkpoints if c.state_slot >= 0 and c.state_host is None]
+        oldest = min(uncopied, key=lambda c: c.last_used, default=None)
+        if oldest is None or (block := self.host.take_state()) is None:
+            return False
+        self._read_state(oldest.state_slot, block)
+        oldest.state_host = block
+        return True
 
     def add(self, checkpoint: Checkpoint) -> None:
         """A checkpoint whose pages are there. Too many: the oldest ones are forgotten."""
@@ -142,12 +154,14 @@ class Kept:
         return True
 
     def _state_to_host(self, checkpoint: Checkpoint) -> bool:
-        block = self._host_block(self.host.take_state, checkpoint.last_used)
-        if block is None or checkpoint not in self.checkpoints:
-            return False
-        self._read_state(checkpoint.state_slot, block)
+        if checkpoint.state_host is None:
+            block = self._host_block(self.host.take_state, checkpoint.last_used)
+            if block is None or checkpoint not in self.checkpoints:
+                return False
+            self._read_state(checkpoint.state_slot, block)
+            checkpoint.state_host = block
         self.free_slots.append(checkpoint.state_slot)
-        checkpoint.state_slot, checkpoint.state_host = -1, block
+        checkpoint.state_slot = -1
         return True
 
     def _read_state(self, slot: int, block: HostBlock) -> None:
@@ -175,12 +189,23 @@ class Kept:
             kept.page, kept.host = -1, block
 
     def _host_block(self, take: Callable[[], HostBlock | None], last_used: int) -> HostBlock | None:
-        """Room on the host; what was used before ``last_used`` is forgotten for it."""
+        """Room on the host; copies go for it, and what was used before ``last_used`` is forgotten."""
         block = take()
+        while block is None and self._drop_a_copy():
+            block = take()
         while block is None and (oldest := self._oldest(self._is_on_host, before=last_used)) is not None:
             self.forget(oldest)
             block = take()
         return block
+
+    def _drop_a_copy(self) -> bool:
+        """Free the host's copy of a state that is on the device too."""
+        for checkpoint in self.checkpoints:
+            if checkpoint.state_slot >= 0 and checkpoint.state_host is not None:
+                self.host.free(checkpoint.state_host)
+                checkpoint.state_host = None
+                return True
+        return False
 
     def idle_pages(self) -> Iterator[tuple[int, int, KeptPage]]:
         """Pages on the device that nobody runs on: (when last used, minus the depth, page)."""
@@ -228,7 +253,7 @@ class Kept:
         slots = [c.state_slot for c in self.checkpoints if c.state_slot >= 0]
         assert sorted([*slots, *state_slots, *self.free_slots]) == list(range(self._n_state_slots)), "a slot is lost"
         for checkpoint in self.checkpoints:
-            assert (checkpoint.state_slot >= 0) != (checkpoint.state_host is not None)
+            assert checkpoint.state_slot >= 0 or checkpoint.state_host is not None
             assert (checkpoint.tail is None) == (not checkpoint.tail_key)
         for node in self.tree.nodes():
             assert (node.kept.page >= 0) != (node.kept.host is not None)

@@ -182,9 +182,6 @@ class PrefixCache:
             checkpoint = self._insert(sequence.pages, tokens, kind, tail, sequence)
         if checkpoint.state_slot < 0:
             checkpoint.state_slot, sequence.state_slot = sequence.state_slot, -1
-            if checkpoint.state_host is not None:
-                self._kept.host.free(checkpoint.state_host)
-                checkpoint.state_host = None
         checkpoint.n_parked += kind == "parked"
         return checkpoint
 

@@ -56,7 +56,7 @@ class Node:
 
 @dataclass(eq=False)
 class Checkpoint:
-    """The recurrent state after ``n_tokens`` tokens, in a state slot of the device (-1: none) or on the host.
+    """The recurrent state after ``n_tokens`` tokens, in a state slot of the device (-1: none), on the host, or both.
 
     ``tail`` holds positions that are no full page, for this checkpoint alone: whoever goes on here copies it.
     """

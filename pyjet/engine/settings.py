@@ -79,8 +79,8 @@ class EngineSettings:
 
     @property
     def n_extra_states(self) -> int:
-        """One for every two slots: a state that stays on the device is given back in no time."""
-        return max(1, self.n_slots // 2)
+        """One for every four slots: a state that stays on the device is given back in no time, but is large."""
+        return max(1, self.n_slots // 4)
 
     def engine_config(self) -> EngineConfig:
         return EngineConfig(

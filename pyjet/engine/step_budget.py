@@ -14,6 +14,7 @@ MAX_DEBT = 4.0  # budgets; what a step took beyond that (a hiccup of the machine
 MAX_BURST = 0.5  # seconds of debt at most for short prompts
 MIN_ROWS = 8  # smaller chunks are not worth a step of their own
 WORTHWHILE = 1.001  # times as fast, before sizes that differ more are preferred
+MUCH_FASTER = 1.03  # so many times as fast, before a prompt is cut into more steps than it needs
 MAX_WAIT = 16  # steps without a prompt row before the budget is ignored for MIN_ROWS of them
 
 
@@ -46,7 +47,7 @@ class StepBudget:
         self._n_waited = 0  # steps since prompts that wanted rows got any
 
     def chunk_rows(self, n_decoding: int, wanted: int, *, are_short: bool = False) -> int:
-        """Prompt rows of the next step, of ``wanted``. All that fit when nobody decodes.
+        """Prompt rows of the next step, of ``wanted``. When nobody decodes, those that end soonest.
 
         ``are_short``: so few rows are left to read that they should not wait for each other.
         """
@@ -58,7 +59,7 @@ class StepBudget:
         if n_decoding and are_short and self._credit > -MAX_BURST:
             rows = self._at_once(n_decoding, room)
         else:
-            rows = self._affordable(n_decoding, room) if n_decoding else room
+            rows = self._affordable(n_decoding, room) if n_decoding else self._soonest(room)
         if rows == 0 and self._n_waited >= MAX_WAIT:
             rows = min(MIN_ROWS, room)
         self._n_waited = 0 if rows else self._n_waited + 1
@@ -77,6 +78,16 @@ class StepBudget:
     def _seconds(self) -> float:
         """What a step may take on average."""
         return self._factor * self.costs.decode_seconds(self._n_decoding)
+
+    def _soonest(self, room: int) -> int:
+        """Rows of the first of equal steps that read ``room`` rows soonest: all at once, or where a stair ends."""
+
+        def total(rows: int) -> float:
+            n_full, rest = divmod(room, rows)
+            return n_full * self.costs.seconds(rows) + (self.costs.seconds(rest) if rest else 0.0)
+
+        smaller = min((size for size in SIZES if MIN_ROWS <= size < room), key=total, default=room)
+        return smaller if total(smaller) * MUCH_FASTER < total(room) else room
 
     def _at_once(self, n_decoding: int, room: int) -> int:
         """Rows of the longest step that is no pause; few more than that beside a model that is slow anyway."""

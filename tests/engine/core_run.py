@@ -103,6 +103,7 @@ class Run:
                 name = f"r{len(wanted)}"
                 wanted[name] = self.submit_as(name, action)
             elif isinstance(action, int):
+                self.core.prepare()
                 self.steps(action)
             else:
                 _, number, keep_tokens = action
