@@ -31,6 +31,10 @@ class LoggedStepper:
         self._rows: list[tuple[int, int, float, float, float, float]] = []
         self._op_us = 0.0
 
+    def __getattr__(self, name: str) -> Any:
+        """Copies of pages and states, which are not written down."""
+        return getattr(self._stepper, name)
+
     def step(self, batch: StepBatch) -> StepResult:
         begin = time.perf_counter()
         result = self._stepper.step(batch)
@@ -53,7 +57,21 @@ class LoggedStepper:
         self._stepper.close()
 
 
-class BusyStepper:
+class NoMemory:
+    """Pages and states that hold nothing."""
+
+    state_bytes = page_bytes = 1
+
+    def host_memory(self, n_bytes: int) -> np.ndarray:
+        return np.zeros(n_bytes, np.uint8)
+
+    def _nothing(self, *_: Any) -> None:
+        pass
+
+    state_commit = state_copy = state_read = state_write = pages_copy = pages_read = pages_write = _nothing
+
+
+class BusyStepper(NoMemory):
     """Computes no model. Keeps a core busy for a while without the GIL, as a host does that waits for a GPU."""
 
     def __init__(self, seconds: float) -> None:

@@ -75,10 +75,11 @@ class EngineChild:
     def _compute(self) -> None:
         try:
             stepper, limits = self._factory(self._settings, self._report)
+            loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events, self._answer_slot_job)
+            loop.prepare()
         except BaseException as error:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
-        self._loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events, self._answer_slot_job)
-        self._loop.prepare()
+        self._loop = loop
         self._outbox.send(Ready(limits))
         self._loop.run()
         if self._loop.error is not None:

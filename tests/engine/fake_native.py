@@ -205,13 +205,15 @@ def alone(prompt: tuple[int, ...], n: int, sample, stop_ids: frozenset[int] = fr
 
 
 def fake_factory(settings: EngineSettings, progress) -> tuple[FakeNative, EngineLimits]:
-    """An EngineFactory; ``settings.model_path`` says what goes wrong: "fail-at-3", "exit-at-3", "bad-model", "slow"."""
+    """An EngineFactory; ``settings.model_path`` says what goes wrong: "fail-at-3", "bad-model", ..."""
     progress("packing weights", 0, 10)
     progress("packing weights", 10, 10)
     limits = settings.limits(N_VOCAB)
     how, _, step = settings.model_path.rpartition("-at-")
     if settings.model_path == "bad-model":
         raise ValueError("tensor blk.0.ffn_up.weight is missing")
+    if settings.model_path == "no-pages":
+        return object(), limits  # type: ignore[return-value]
     native = DyingNative(limits, int(step)) if how == "exit" else FakeNative(limits)
     native.fail_at = int(step) if how == "fail" else None
     native.delay = 0.02 if settings.model_path == "slow" else 0.0

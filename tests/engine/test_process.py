@@ -112,6 +112,13 @@ def test_model_that_cannot_load_is_not_retried() -> None:
         assert (engine.state, engine.error) == ("failed", "tensor blk.0.ffn_up.weight is missing")
 
 
+def test_engine_that_fails_after_the_model_is_loaded_says_so() -> None:
+    """What computes steps has no pages here."""
+    with start("no-pages") as engine:
+        assert not engine.wait_ready(30)
+        assert engine.state == "failed" and "page_bytes" in (engine.error or "")
+
+
 def test_child_ends_when_its_parent_is_killed() -> None:
     code = (
         "import time\n"
