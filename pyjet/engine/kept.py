@@ -54,6 +54,11 @@ class Kept:
         """
         return self.host.allocate_ahead(self._ahead) or self._copy_a_state()
 
+    @property
+    def is_off(self) -> bool:
+        """Nothing is kept but for preempted sequences."""
+        return self._most <= 0
+
     def _copy_a_state(self) -> bool:
         uncopied = [c for c in self.checkpoints if c.state_slot >= 0 and c.state_host is None]
         oldest = min(uncopied, key=lambda c: c.last_used, default=None)

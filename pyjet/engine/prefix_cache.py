@@ -143,6 +143,8 @@ class PrefixCache:
 
     def save(self, sequence: Sequence, kind: CheckpointKind) -> Checkpoint | None:
         """Keep what the sequence has committed while it runs on; None when there is no room for it."""
+        if self._kept.is_off:
+            return None
         tokens = sequence.tokens[: sequence.n_committed]
         if (known := self._tree.find(tokens)) is not None:
             self._kept.use_as(known, kind)
@@ -166,7 +168,7 @@ class PrefixCache:
             if sequence.n_pending:
                 self._memory.state_commit(sequence.state_slot, sequence.n_pending)
                 sequence.n_pending = 0
-            if sequence.n_computed:
+            if sequence.n_computed and (kind == "parked" or not self._kept.is_off):
                 checkpoint = self._adopt(sequence, kind)
         self._close(sequence)
         return checkpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from pyjet.engine.core import EngineCore
 from pyjet.engine.slot_file import SlotFileError, SlotFileOwner, read_slot_file, write_slot_file
 from pyjet.engine.snapshot import Snapshot
 
-log = logging.getLogger(__name__)
 NOTHING_TO_SAVE = "the slot holds nothing"
 NO_ROOM = "there is no room for so many tokens"
 
@@ -88,7 +86,6 @@ class SlotJobs:
         try:
             n_bytes = write_slot_file(Path(job.path or ""), self._owner, snapshot)
         except OSError as error:
-            log.warning("a slot was not saved: %s", error)
             self._answer(job.number, f"the file cannot be written: {error.strerror or error}")
         else:
             self._done(job, len(snapshot.tokens), n_bytes)
@@ -97,7 +94,6 @@ class SlotJobs:
         try:
             snapshot, n_bytes = read_slot_file(Path(job.path or ""), self._owner)
         except SlotFileError as error:
-            log.warning("a slot was not restored: %s", error)
             self._answer(job.number, str(error))
         else:
             self._post(SlotJob(job.number, job.id_slot, "restore", job.path, snapshot, n_bytes, job.t_start))

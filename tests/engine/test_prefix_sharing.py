@@ -42,7 +42,7 @@ SIZES = st.fixed_dictionaries(
         "n_ctx_total": st.sampled_from([40, 60, 100, 400]),
         "n_extra_states": st.integers(1, 3),
         "host_bytes": st.sampled_from([0, 2_000, 20_000, None]),
-        "max_checkpoints": st.sampled_from([1, 3, 100]),
+        "max_checkpoints": st.sampled_from([0, 1, 3, 100]),
         "checkpoint_step": st.sampled_from([0, 4, 100]),
         "checkpoint_gap": st.sampled_from([1, 3]),
         "max_spec": st.sampled_from([0, 2, 7]),
@@ -163,6 +163,13 @@ def test_every_length_cold_warm_and_moved(page_tokens: int, max_rows: int) -> No
         again(run, "other", other, max_tokens=6)
         assert again(run, "moved", one, max_tokens=6) == 1
         assert run.core.counters().tokens_recomputed == 0
+
+
+def test_nothing_is_kept_when_that_is_wanted() -> None:
+    run = Run(max_checkpoints=0)
+    again(run, "a", LONG)
+    assert run.core.counters().pages_used == run.core.counters().checkpoints == 0
+    assert again(run, "b", LONG) == len(LONG)
 
 
 def test_without_host_memory_the_oldest_is_forgotten() -> None:
