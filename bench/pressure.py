@@ -61,8 +61,8 @@ def summarise(talks: Sequence[Talk], sizes: Sizes, counters: Counters) -> dict[s
     """What the engine did under pressure. New tokens: each later round reads its words and the last answer's end."""
     timings = [t for talk in talks for t in talk.timings]
     return {
-        **{key: getattr(counters, key, None) for key in COUNTERS},
-        "worst_swap_in_s": max(getattr(t, "swap_ms", 0.0) for t in timings) / 1e3,  # of one request
+        **{key: getattr(counters, key) for key in COUNTERS},
+        "worst_swap_in_s": max(t.swap_ms for t in timings) / 1e3,  # of one request
         "prompt_tokens_new": len(talks) * (sizes.first + (sizes.rounds - 1) * (sizes.more + 1)),
         "prompt_tokens_read": sum(t.prompt_n for t in timings),
         "prompt_tokens_reused": sum(t.cache_n for t in timings),

@@ -116,9 +116,7 @@ class EngineCore:
             self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
-        self._plan = plan(
-            self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows
-        )
+        self._plan = plan(self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows)
         if not self._plan:
             return events, None
         batch = self._builder.build(self._plan)
