@@ -64,6 +64,10 @@ class HttpServer:
         self._pool = TaskPool(base_threads(options))
         self._sockets: dict[int, Any] = {}
         self._stopping = threading.Event()
+        # Whoever stops the server writes to a pipe that the end of ``run`` closes: not after it. Reentrant, because a
+        # signal may come in between.
+        self._closing = threading.RLock()
+        self._is_closed = False
         sockets = listen(options)
         self.addresses = [address_text(sock, host) for sock, host in zip(sockets, options.host)]
         adjustments = _adjustments(options)
@@ -98,12 +102,16 @@ class HttpServer:
         while time.monotonic() < deadline and not (ended.is_set() and self._is_quiet()):
             self._poll(0.05)
         self._pool.shutdown()
+        with self._closing:
+            self._is_closed = True
         wasyncore.close_all(self._sockets, ignore_all=True)
 
     def stop(self) -> None:
         """End ``run``; may be called from any thread and from a signal handler."""
         self._stopping.set()
-        self._listeners[0].pull_trigger()
+        with self._closing:
+            if not self._is_closed:
+                self._listeners[0].pull_trigger()
 
     def _call(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         return self.app(environ, start_response)
