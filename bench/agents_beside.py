@@ -60,14 +60,13 @@ class Clock:
 
 def play(name: str, load: Load, clock: Clock, rate: float | None) -> None:
     """The scenarios of one server, as far as time allows. `rate`: prompt tokens a second that are expected."""
-    todo = {"prefill": load.prefill, "followup": load.followup, "mixed": load.mixed}
     load.warm()
     for scenario in SCENARIOS:
         for rep in range(load.a.reps):
             needed = expected_seconds(scenario, prompt_rate(load.results) or rate, load.built, load.a)
             if not clock.allows(f"{name} {scenario} #{rep}", needed):
                 break
-            todo[scenario](rep)
+            load.play(scenario, rep)
 
 
 def measure(name: str, program: Sequence[str], options: Sequence[str], args: Namespace, clock: Clock,

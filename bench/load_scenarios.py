@@ -156,8 +156,11 @@ class Load:
     def warm(self) -> None:
         check(self.fresh(1, min(64, self.a.short), 16))
 
+    def play(self, scenario: str, rep: int) -> None:
+        todo = (self.single, self.run_agents, self.prefill, self.followup, self.solo, self.mixed)
+        todo[SCENARIOS.index(scenario)](rep)
+
     def run(self) -> None:
-        todo = dict(zip(SCENARIOS, (self.single, self.run_agents, self.prefill, self.followup, self.solo, self.mixed)))
         if self.a.warmup:
             self.warm()
         for name in self.a.scenario:
@@ -165,4 +168,4 @@ class Load:
                 if self.a.deadline and time.time() > self.a.deadline:
                     print(f"  deadline: {name} #{rep} and later left out", file=sys.stderr)
                     return
-                todo[name](rep)
+                self.play(name, rep)

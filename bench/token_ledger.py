@@ -8,14 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pyjet.engine.same_prefix import n_equal
+
 Tokens = NDArray[np.int64]
-
-
-def common_prefix(a: Tokens, b: Tokens) -> int:
-    """How many tokens both begin with."""
-    n = min(len(a), len(b))
-    different = np.flatnonzero(a[:n] != b[:n])
-    return int(different[0]) if len(different) else n
 
 
 class TokenLedger:
@@ -33,7 +28,7 @@ class TokenLedger:
         """
         tokens = np.asarray(prompt, np.int64)
         with self._lock:
-            known = max((common_prefix(tokens, sequence) for sequence in self._sequences), default=0)
+            known = max((n_equal(tokens, sequence) for sequence in self._sequences), default=0)
             self._sequences.append(tokens)
         return max(1, len(tokens) - known)
 

@@ -60,6 +60,7 @@ def run(prompt: str, model: Path | None, system: str, raw: bool, think: bool, ma
         n_threads=threads,
         kv_type_k=cast(KvType, kv),
         kv_type_v=cast(KvType, kv),
+        calibrate=False,
     )
     try:
         loaded = load_model(path)

@@ -22,4 +22,4 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
     engine = NativeEngine(model, settings.engine_config(), progress)
     limits = replace(settings.limits(engine.n_vocab), model=fingerprint(settings.model_path))
-    return engine, replace(limits, step_seconds=calibrate(engine, limits))
+    return engine, replace(limits, step_seconds=calibrate(engine, limits) if settings.calibrate else ())

@@ -136,11 +136,8 @@ class Kept:
         """A state slot; the oldest state on the device leaves for it."""
         if not self.free_slots:
             on_device = [c for c in self.checkpoints if c.state_slot >= 0 and c is not self.protected]
-            by_age = sorted(on_device, key=lambda c: (c.last_used, c.n_tokens))
-            if not any(self._state_to_host(checkpoint) for checkpoint in by_age[:1]):
-                droppable = [c for c in by_age if not c.n_parked] or by_age
-                if droppable:
-                    self.forget(droppable[0])
+            if on_device and not self._state_to_host(min(on_device, key=lambda c: (c.last_used, c.n_tokens))):
+                self.forget(min(on_device, key=lambda c: (c.n_parked > 0, c.last_used, c.n_tokens)))
         return self.free_slots.pop() if self.free_slots else None
 
     def save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
@@ -161,7 +158,7 @@ class Kept:
     def _state_to_host(self, checkpoint: Checkpoint) -> bool:
         if checkpoint.state_host is None:
             block = self._host_block(self.host.take_state, checkpoint.last_used)
-            if block is None or checkpoint not in self.checkpoints:
+            if block is None:
                 return False
             self._read_state(checkpoint.state_slot, block)
             checkpoint.state_host = block
@@ -170,7 +167,7 @@ class Kept:
         return True
 
     def _read_state(self, slot: int, block: HostBlock) -> None:
-        with self.swaps.moving_out(states=1):
+        with self.swaps.moving_out():
             self._memory.state_read(slot, block.data[: self._memory.state_bytes])
 
     def _swap_out(self, n: int) -> None:
@@ -187,7 +184,7 @@ class Kept:
             if kept.page < 0:
                 self.host.free(block)
         if alive:
-            with self.swaps.moving_out(pages=len(alive)):
+            with self.swaps.moving_out():
                 read_pages(self._memory, [kept.page for kept, _ in alive], [block for _, block in alive])
         for kept, block in alive:
             self._pool.drop([kept.page])

@@ -19,7 +19,6 @@ from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_answers import SlotAnswers
-from pyjet.engine.slot_jobs import SlotJob
 from pyjet.engine.streams import StreamTable, failed_stream
 from pyjet.native.engine import ProgressCallback
 
@@ -67,7 +66,7 @@ class LocalEngine:
         if stream is None:
             return failed_stream(request.id, f"request id {request.id} is in use", "server")
         if not self._loop.post(Submit(request)):
-            self._streams.fail(request.id, self.error or "the engine was stopped")
+            self._streams.fail(request.id, self._why_unavailable())
         return stream
 
     def cancel(self, request_id: str, keep_tokens: int | None = None) -> None:
@@ -80,10 +79,10 @@ class LocalEngine:
         return self._loop.counters()
 
     def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
-        number = self._slot_answers.expect()
-        if not self._loop.post(SlotJob(number, id_slot, action, path)):
-            self._slot_answers.put(number, self.error or "the engine was stopped")
-        return self._slot_answers.wait(number)
+        return self._slot_answers.ask(id_slot, action, path, self._loop.post, self._why_unavailable)
+
+    def _why_unavailable(self) -> str:
+        return self.error or "the engine was stopped"
 
     def close(self) -> None:
         self._closing = True

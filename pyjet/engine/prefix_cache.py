@@ -112,7 +112,7 @@ class PrefixCache:
             self._memory.pages_copy([tail.page], [page])
         else:
             assert tail.host is not None
-            with self.swaps.moving_in(pages=1):
+            with self.swaps.moving_in():
                 write_pages(self._memory, [page], [tail.host])
 
     def _bring_back(self, absent: list[KeptPage], pages: list[int]) -> None:
@@ -120,7 +120,7 @@ class PrefixCache:
         blocks = [kept.host for kept in absent if kept.host is not None]
         assert len(blocks) == len(pages)
         if pages:
-            with self.swaps.moving_in(pages=len(pages)):
+            with self.swaps.moving_in():
                 write_pages(self._memory, pages, blocks)
         for kept, page, block in zip(absent, pages, blocks):
             kept.page, kept.host = self._pool.hold(page), None
@@ -131,7 +131,7 @@ class PrefixCache:
             self._memory.state_copy(checkpoint.state_slot, slot)
             return
         assert checkpoint.state_host is not None
-        with self.swaps.moving_in(states=1):
+        with self.swaps.moving_in():
             self._memory.state_write(slot, checkpoint.state_host.data[: self._memory.state_bytes])
 
     def grow(self, sequence: Sequence, n_pages: int, *, force: bool = False) -> bool:
@@ -178,14 +178,17 @@ class PrefixCache:
         if (checkpoint := self._tree.find(tokens)) is not None:
             self._kept.use_as(checkpoint, kind)
         else:
-            tail = None
-            if len(tokens) % self._pool.page_tokens:
-                tail = KeptPage(self._pool.hold(sequence.pages[len(tokens) // self._pool.page_tokens]))
+            tail = self._held_tail(sequence.pages, tokens)
             checkpoint = self._insert(sequence.pages, tokens, kind, tail, sequence)
         if checkpoint.state_slot < 0:
             checkpoint.state_slot, sequence.state_slot = sequence.state_slot, -1
         checkpoint.n_parked += kind == "parked"
         return checkpoint
+
+    def _held_tail(self, pages: list[int], tokens: Tokens) -> KeptPage | None:
+        """The page that ``tokens`` do not fill, held once more; None when they fill all."""
+        n_full, rest = divmod(len(tokens), self._pool.page_tokens)
+        return KeptPage(self._pool.hold(pages[n_full])) if rest else None
 
     def _close(self, sequence: Sequence) -> None:
         """It holds nothing any more."""
@@ -251,9 +254,7 @@ class PrefixCache:
         if slot is not None:
             self._memory.pages_write(pages, snapshot.pages)
             self._memory.state_write(slot, snapshot.state)
-            n_full = len(tokens) // self._pool.page_tokens
-            tail = KeptPage(self._pool.hold(pages[n_full])) if len(pages) > n_full else None
-            self._insert(pages, tokens, "turn", tail).state_slot = slot
+            self._insert(pages, tokens, "turn", self._held_tail(pages, tokens)).state_slot = slot
         self._pool.drop(pages)
         return slot is not None
 

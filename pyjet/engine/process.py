@@ -30,7 +30,6 @@ from pyjet.engine.request import GenerationRequest
 from pyjet.engine.restarts import RestartPolicy
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_answers import SlotAnswers
-from pyjet.engine.slot_jobs import SlotJob
 from pyjet.engine.streams import StreamTable, failed_stream
 
 log = logging.getLogger(__name__)
@@ -131,11 +130,10 @@ class EngineProcess:
         return add_counters(self._past, self._counters)
 
     def slot_action(self, id_slot: int, action: SlotAction, path: str | None = None) -> SlotActionResult:
-        number = self._slot_answers.expect()
-        # As in submit: a child that dies from here on answers in _bury.
-        if self._state != "ready" or not self._send(SlotJob(number, id_slot, action, path)):
-            self._slot_answers.put(number, self._why_unavailable())
-        return self._slot_answers.wait(number)
+        # As in submit: a child that dies once the job is registered answers in _bury.
+        return self._slot_answers.ask(
+            id_slot, action, path, lambda job: self._state == "ready" and self._send(job), self._why_unavailable
+        )
 
     def close(self) -> None:
         atexit.unregister(self.close)

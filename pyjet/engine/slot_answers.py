@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+from collections.abc import Callable
 
-from pyjet.engine.client import SlotActionError, SlotActionResult
+from pyjet.engine.client import SlotAction, SlotActionError, SlotActionResult
+from pyjet.engine.slot_jobs import SlotJob
 
 
 class SlotAnswers:
@@ -17,12 +19,21 @@ class SlotAnswers:
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[SlotActionResult | str]] = {}
 
-    def expect(self) -> int:
-        """The number of a job that will be answered."""
+    def ask(
+        self,
+        id_slot: int,
+        action: SlotAction,
+        path: str | None,
+        post: Callable[[SlotJob], bool],
+        why_not: Callable[[], str],
+    ) -> SlotActionResult:
+        """Hand a job over and wait for its answer. Raises SlotActionError, also when ``post`` could not be done."""
         number = next(self._numbers)
         with self._lock:
             self._waiting[number] = queue.SimpleQueue()
-        return number
+        if not post(SlotJob(number, id_slot, action, path)):
+            self.put(number, why_not())
+        return self._wait(number)
 
     def put(self, number: int, answer: SlotActionResult | str) -> None:
         """An answer, or a sentence that says why there is none. Later ones for the same job are ignored."""
@@ -31,8 +42,7 @@ class SlotAnswers:
         if waiting is not None:
             waiting.put(answer)
 
-    def wait(self, number: int) -> SlotActionResult:
-        """Raises SlotActionError."""
+    def _wait(self, number: int) -> SlotActionResult:
         answer = self._waiting[number].get()
         with self._lock:
             del self._waiting[number]

@@ -1,4 +1,4 @@
-"""What moved between the device and the host."""
+"""How often pages and states moved between the device and the host, and how long that took."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ from dataclasses import dataclass
 class SwapCounts:
     """Totals since the start. A move carries any number of pages or one state."""
 
-    pages_out: int = 0
-    pages_in: int = 0
-    states_out: int = 0
-    states_in: int = 0
     moves_out: int = 0
     moves_in: int = 0
     seconds: float = 0.0  # both ways
 
     @contextmanager
-    def moving_out(self, *, pages: int = 0, states: int = 0) -> Iterator[None]:
-        self.pages_out += pages
-        self.states_out += states
-        self.moves_out += 1
+    def moving_out(self) -> Iterator[None]:
         with self._timed():
             yield
+        self.moves_out += 1
 
     @contextmanager
-    def moving_in(self, *, pages: int = 0, states: int = 0) -> Iterator[None]:
-        self.pages_in += pages
-        self.states_in += states
-        self.moves_in += 1
+    def moving_in(self) -> Iterator[None]:
         with self._timed():
             yield
+        self.moves_in += 1
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.token_ledger import TokenLedger, common_prefix
+from bench.token_ledger import TokenLedger
+from pyjet.engine.same_prefix import n_equal
 
 
 @pytest.mark.parametrize(
     ("a", "b", "length"), [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1)]
 )
 def test_common_prefix(a: list[int], b: list[int], length: int) -> None:
-    assert common_prefix(np.array(a, np.int64), np.array(b, np.int64)) == length
+    assert n_equal(np.array(a, np.int64), np.array(b, np.int64)) == length
 
 
 def test_a_shared_beginning_is_new_once() -> None:
