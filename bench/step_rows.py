@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyjet.native import ROW_ARGMAX, ROW_SAMPLE, SAMPLE_DTYPE, SEQ_DTYPE, SEQ_RESET, NativeEngine, StepBatch
+from pyjet.native import NO_DRAFTS, ROW_ARGMAX, ROW_SAMPLE, SAMPLE_DTYPE, SEQ_DTYPE, SEQ_RESET, NativeEngine, StepBatch
 
 PAGE_TOKENS = 64
 FILL_TOKENS = 2048  # of a prompt whose pages are copied to all others
@@ -54,7 +54,7 @@ def make_batch(parts: Sequence[Rows], n_vocab: int) -> StepBatch:
     seqs = np.zeros(len(parts), SEQ_DTYPE)
     for i, part in enumerate(parts):
         reset = SEQ_RESET if part.position == 0 else 0
-        seqs[i] = (part.slot, begins[i], part.count, 0, 0, pages[i], part.n_pages, reset)
+        seqs[i] = (part.slot, begins[i], part.count, 0, 0, pages[i], part.n_pages, reset, *NO_DRAFTS)
     return StepBatch(
         (np.concatenate([part.tokens for part in parts]) % (n_vocab - 1)).astype(np.int32),
         np.concatenate([np.arange(part.count, dtype=np.int32) + part.position for part in parts]),

@@ -82,6 +82,7 @@ class Sequence:
         count, end = len(tokens), self.position + len(tokens)
         seqs = np.zeros(1, dtype=SEQ_DTYPE)
         seqs["n_rows"], seqs["n_pages"] = count, pages_for(end)
+        seqs["draft_sample"] = -1
         seqs["flags"] = SEQ_RESET if self.position == 0 else 0
         batch = StepBatch(
             tokens=np.ascontiguousarray(tokens, dtype=np.int32),

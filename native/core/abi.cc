@@ -99,6 +99,12 @@ const char *cuda_archs() { return "none"; }
     fail(PJ_ERR_ARGUMENT, "pj_config.device is %d; 0 is the CPU, 1 is CUDA", device);
 }
 
+void check_head(const pj::Model &model, const pj_config &config) {
+    if (config.max_draft && model.mtp.empty())
+        fail(PJ_ERR_ARGUMENT, "pj_config.max_draft is %d, but this model has no MTP block that could draft",
+             config.max_draft);
+}
+
 std::unique_ptr<pj::Engine> make_backend(const pj::Model &model, const pj_config &config) {
     if (config.device == PJ_DEVICE_CPU) return std::make_unique<pj::cpu::CpuEngine>(model, config);
     if (config.device != PJ_DEVICE_CUDA) fail_unknown_device(config.device);
@@ -129,6 +135,7 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
         not_null(config, "config");
         const pj::Model read = pj::read_model(*model);
         pj::check_config(*config);
+        check_head(read, *config);
         auto made = std::make_unique<pj_engine>();
         made->limits = {read.shape, *config};
         made->backend = make_backend(read, *config);
@@ -146,6 +153,7 @@ int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory
         not_null(config, "config");
         const pj::Model read = pj::read_model(*model);
         pj::check_config(*config);
+        check_head(read, *config);
         *plan = plan_memory(read, *config);
     });
 }

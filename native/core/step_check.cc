@@ -1,5 +1,6 @@
 #include "core/step_check.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/sample_params.h"
@@ -28,6 +29,47 @@ void check_arrays(const pj_step_in &in) {
         if (!array.pointer) fail(PJ_ERR_ARGUMENT, "pj_step_in.%s is NULL", array.name);
 }
 
+// Rows from which a token is chosen.
+constexpr uint32_t kChosen = PJ_ROW_LOGITS | PJ_ROW_ARGMAX | PJ_ROW_SAMPLE;
+
+void check_drafts(const EngineLimits &limits, const pj_step_in &in, const pj_seq &s) {
+    const int most_verify = in.row_next ? std::min(s.n_spec, s.n_rows - 1) : 0;
+    in_range("pj_seq.n_verify", s.n_verify, 0, most_verify);
+    in_range("pj_seq.n_draft", s.n_draft, 0, in.row_next ? limits.config.max_draft : 0);
+    in_range("pj_seq.draft_sample", s.draft_sample, -1, in.n_samples - 1);
+    for (int row = s.row_begin + s.n_rows - 1 - s.n_verify; s.n_verify && row < s.row_begin + s.n_rows; ++row)
+        if (!(in.row_flags[row] & kChosen))
+            fail(PJ_ERR_ARGUMENT, "row %d is to be verified or stands before such a row, but wants no token", row);
+}
+
+void check_next(const EngineLimits &limits, const pj_step_in &in, const pj_step_out &out) {
+    in_range("pj_step_in.n_draft_blocks", in.n_draft_blocks, 0, PJ_MAX_DRAFT_BLOCKS);
+    if (in.n_draft_blocks && !in.draft_blocks) fail(PJ_ERR_ARGUMENT, "pj_step_in.draft_blocks is NULL");
+    const Shape &shape = limits.shape;
+    const int last_block = (shape.n_vocab - 1) / PJ_DRAFT_BLOCK;
+    for (int i = 0; i < in.n_draft_blocks; ++i)
+        in_range("draft_blocks", in.draft_blocks[i], std::max(limits.config.draft_vocab, 0) / PJ_DRAFT_BLOCK,
+                 last_block);
+    if (!in.row_next) return;
+    if (in.kind != PJ_STEP_TRUNK || !limits.config.max_draft)
+        fail(PJ_ERR_ARGUMENT, "row_next belongs to trunk steps of engines with max_draft > 0");
+    int n_chosen = 0;
+    for (int row = 0; row < in.n_rows; ++row) {
+        in_range("row_next", in.row_next[row], -1, shape.n_vocab - 1);
+        const bool is_chosen = in.row_flags[row] & kChosen;
+        n_chosen += is_chosen;
+        if (in.row_next[row] < 0 && !is_chosen)
+            fail(PJ_ERR_ARGUMENT, "the token after row %d is to be chosen, but the row wants no token", row);
+    }
+    if (n_chosen > PJ_MAX_DRAFT_ROWS)
+        fail(PJ_ERR_ARGUMENT, "%d rows of a step that makes drafts want tokens, allowed are %d", n_chosen,
+             PJ_MAX_DRAFT_ROWS);
+    for (int i = 0; i < in.n_seqs; ++i)
+        if (in.seqs[i].n_draft && (!out.drafts || !out.draft_probs))
+            fail(PJ_ERR_ARGUMENT, "sequence %d wants drafts, pj_step_out.%s is NULL", i,
+                 out.drafts ? "draft_probs" : "drafts");
+}
+
 void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, int index) {
     const pj_seq &s = in.seqs[index];
     in_range("pj_seq.state_slot", s.state_slot, 0, limits.config.n_state_slots - 1);
@@ -39,6 +81,7 @@ void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_i
     if (s.flags & ~static_cast<uint32_t>(PJ_SEQ_RESET)) fail(PJ_ERR_ARGUMENT, "pj_seq.flags has unknown bits");
     const bool reset = s.flags & PJ_SEQ_RESET;
     in_range("pj_seq.n_accept", s.n_accept, 0, reset ? 0 : engine.pending(s.state_slot));
+    check_drafts(limits, in, s);
     if (in.kind == PJ_STEP_MTP && (s.n_spec || s.n_accept || reset))
         fail(PJ_ERR_ARGUMENT, "an MTP step has no speculative rows, no accepted rows and no reset");
     const int first = in.row_position[s.row_begin];
@@ -51,6 +94,11 @@ void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_i
                  first + i);
     }
     const int64_t covered = static_cast<int64_t>(s.n_pages) * limits.config.page_tokens;
+    const int last_draft = first + s.n_rows - 1 + s.n_draft;
+    if (last_draft >= limits.shape.n_ctx_train || last_draft >= covered)
+        if (s.n_draft)
+            fail(PJ_ERR_ARGUMENT, "%d drafts of sequence %d reach position %d, its %d pages hold %lld tokens",
+                 s.n_draft, index, last_draft, s.n_pages, static_cast<long long>(covered));
     if (first + static_cast<int64_t>(s.n_rows) > covered)
         fail(PJ_ERR_ARGUMENT, "sequence %d reaches position %d, its %d pages hold %lld tokens", index,
              first + s.n_rows - 1, s.n_pages, static_cast<long long>(covered));
@@ -95,6 +143,9 @@ void check_config(const pj_config &c) {
     in_range("pj_config.max_spec", c.max_spec, 0, PJ_MAX_SPEC);
     in_range("pj_config.kv_type_k", c.kv_type_k, PJ_KV_F16, PJ_KV_Q8_0);
     in_range("pj_config.kv_type_v", c.kv_type_v, PJ_KV_F16, PJ_KV_Q8_0);
+    in_range("pj_config.max_draft", c.max_draft, 0, PJ_MAX_DRAFT);
+    if (c.draft_vocab > 0 && c.draft_vocab % PJ_DRAFT_BLOCK)
+        fail(PJ_ERR_ARGUMENT, "pj_config.draft_vocab is %d, not a multiple of %d", c.draft_vocab, PJ_DRAFT_BLOCK);
 }
 
 void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_in &in, const pj_step_out &out) {
@@ -126,6 +177,7 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
              out.hidden ? out.hidden_rows : 0);
     if (n_argmax && !out.argmax) fail(PJ_ERR_ARGUMENT, "%d rows want argmax, pj_step_out.argmax is NULL", n_argmax);
     check_samples(in, out, n_sampled, limits.config.max_seqs * (limits.config.max_spec + 1), shape.n_vocab);
+    check_next(limits, in, out);
     for (int i = 0; i < in.n_page_entries; ++i) in_range("page_table", in.page_table[i], 0, limits.config.n_pages - 1);
     int rows = 0;
     std::vector<uint8_t> used(limits.config.n_state_slots, 0);

@@ -34,8 +34,12 @@ extern "C" {
 #define PJ_API __attribute__((visibility("default")))
 #endif
 
-#define PJ_ABI_VERSION 2
+#define PJ_ABI_VERSION 3
 #define PJ_MAX_SPEC 15
+#define PJ_MAX_DRAFT 7            /* most drafts of a sequence and step                         */
+#define PJ_MAX_DRAFT_ROWS 32      /* a step that makes drafts has at most so many rows that want tokens */
+#define PJ_DRAFT_BLOCK 64         /* token ids of a block of the draft head                     */
+#define PJ_MAX_DRAFT_BLOCKS 64    /* blocks that a step may name besides the lowest ids         */
 #define PJ_MAX_CANDIDATES 1024    /* best tokens among which pj_step chooses; see PJ_ROW_SAMPLE */
 #define PJ_MAX_SAMPLE_TOKENS 1024 /* penalised tokens of a row, and biased ones                */
 
@@ -117,6 +121,9 @@ typedef struct pj_config {
     int32_t profile;       /* 1: collect pj_engine_op_time                                 */
     pj_progress progress;  /* may be NULL                                                  */
     void *progress_user;
+    int32_t max_draft;   /* most drafts of a sequence and step, 0..PJ_MAX_DRAFT; above 0 the model has an MTP block */
+    int32_t draft_vocab; /* drafts are chosen among the ids below it, a multiple of PJ_DRAFT_BLOCK, and those of the
+                          * blocks that a step names; <= 0: among all                       */
 } pj_config;
 
 typedef struct pj_engine pj_engine;
@@ -179,6 +186,15 @@ typedef struct pj_seq {
     int32_t page_begin; /* first entry in page_table                                            */
     int32_t n_pages;    /* entries; n_pages * page_tokens must cover the last position          */
     uint32_t flags;     /* PJ_SEQ_*                                                             */
+    /* Only with pj_step_in.row_next: */
+    int32_t n_verify;     /* the last n_verify rows are drafts: such a row is right when the token chosen for
+                           * the row before it is its own and all drafts before it are right;
+                           * 0..n_spec, < n_rows                                                */
+    int32_t n_draft;      /* drafts wanted after the rows that are right, 0..max_draft; the pages must cover
+                           * n_draft positions after the last row                              */
+    int32_t draft_sample; /* -1: a draft is the best token; else it is drawn by samples[draft_sample], the sample of
+                           * the sequence's first row to verify, with its index moved on       */
+    int32_t reserved;     /* 0                                                                  */
 } pj_seq;
 
 typedef struct pj_token_count {
@@ -236,7 +252,11 @@ typedef struct pj_step_in {
     int32_t n_samples;            /* 0..max_seqs * (max_spec + 1)                              */
     int32_t n_counts;
     int32_t n_biases;
-    int32_t reserved; /* 0                                                        */
+    int32_t n_draft_blocks;      /* 0..PJ_MAX_DRAFT_BLOCKS                                            */
+    const int32_t *row_next;     /* [n_rows], PJ_STEP_TRUNK only: the token after each row, -1: the one chosen for it
+                                  * (PJ_ROW_SAMPLE; where that is not settled or not flagged, the best one).
+                                  * The MTP block then computes KV for all rows, and drafts. NULL: neither */
+    const int32_t *draft_blocks; /* [n_draft_blocks] block b: ids b * PJ_DRAFT_BLOCK and up, at least draft_vocab */
 } pj_step_in;
 
 typedef struct pj_step_out {
@@ -250,6 +270,9 @@ typedef struct pj_step_out {
     double step_us;      /* written: time inside the call                                    */
     int32_t *sampled;    /* [n_rows], -1 where not flagged or not settled (pj_sample); may be
                           * NULL if no row is flagged                                        */
+    int32_t *drafts;     /* [n_seqs][PJ_MAX_DRAFT] guesses at the tokens after the newest one, -1 where
+                          * there is none; may be NULL if no sequence wants any                */
+    float *draft_probs;  /* likewise: what the MTP block thinks of each, by its own softmax     */
 } pj_step_out;
 
 PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);

@@ -10,7 +10,7 @@ import numpy as np
 from pyjet.engine.sample_rows import SampleRows
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
-from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_DTYPE, SEQ_RESET, StepBatch
+from pyjet.native.step import NO_DRAFTS, ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_DTYPE, SEQ_RESET, StepBatch
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class BatchBuilder:
             n_used = -(-(first + n_rows) // self._page_tokens)  # it may own more than that
             n_spec = sequence.n_speculative(n_rows)
             self._seqs[index] = (
-                sequence.state_slot, row, n_rows, n_spec, sequence.n_pending, n_pages, n_used, flags
+                sequence.state_slot, row, n_rows, n_spec, sequence.n_pending, n_pages, n_used, flags, *NO_DRAFTS
             )  # fmt: skip
             tables.append(sequence.page_table[:n_used])
             n_pages += n_used

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.step_budget import MAX_PAUSE
-from pyjet.native.step import ROW_ARGMAX, SEQ_DTYPE, SEQ_RESET, StepBatch, StepResult
+from pyjet.native.step import NO_DRAFTS, ROW_ARGMAX, SEQ_DTYPE, SEQ_RESET, StepBatch, StepResult
 
 ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 REPEAT_BELOW = 0.03  # seconds: shorter steps are measured N_REPEAT times
@@ -51,7 +51,7 @@ def prompt_batch(n_rows: int, limits: EngineLimits) -> StepBatch:
     n_pages = -(-n_rows // limits.page_tokens)
     flags = np.zeros(n_rows, np.uint32)
     flags[-1] = ROW_ARGMAX
-    seqs = np.array([(0, 0, n_rows, 0, 0, 0, n_pages, SEQ_RESET)], SEQ_DTYPE)
+    seqs = np.array([(0, 0, n_rows, 0, 0, 0, n_pages, SEQ_RESET, *NO_DRAFTS)], SEQ_DTYPE)
     return StepBatch(
         rows * 7919 % limits.n_vocab, rows, np.zeros(n_rows, np.int32), flags, seqs, np.arange(n_pages, dtype=np.int32)
     )

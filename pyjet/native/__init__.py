@@ -10,6 +10,7 @@ from pyjet.native.memory import MemoryPlan, memory_plan, probe_memory_plan
 from pyjet.native.ops import build_info, cpu_isa, dequantize, matmul, sample_row
 from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_CANDIDATES, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE
 from pyjet.native.step import (
+    NO_DRAFTS,
     ROW_ARGMAX,
     ROW_HIDDEN,
     ROW_LOGITS,
@@ -26,6 +27,7 @@ __all__ = [
     "COUNT_DTYPE",
     "MAX_CANDIDATES",
     "MAX_SAMPLE_TOKENS",
+    "NO_DRAFTS",
     "ROW_ARGMAX",
     "ROW_HIDDEN",
     "ROW_LOGITS",

@@ -38,6 +38,8 @@ class EngineConfig:
     kv_type_k: KvType = "f16"
     kv_type_v: KvType = "f16"
     profile: bool = False
+    max_draft: int = 0  # most MTP drafts of a sequence and step, up to structs.MAX_DRAFT
+    draft_vocab: int = 0  # drafts are chosen among the ids below it; <= 0: among all
 
     @property
     def n_seqs(self) -> int:
@@ -60,6 +62,8 @@ class EngineConfig:
             kv_type_k=number_of("kv_type_k", self.kv_type_k, KV_TYPES),
             kv_type_v=number_of("kv_type_v", self.kv_type_v, KV_TYPES),
             profile=int(self.profile),
+            max_draft=self.max_draft,
+            draft_vocab=self.draft_vocab,
         )
 
 

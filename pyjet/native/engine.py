@@ -75,7 +75,9 @@ class NativeEngine:
         self._create(config, progress)
         self._device = number_of("device", config.device, DEVICES)
         allocate = partial(host_rows, self._lib, self._device)
-        self._outputs = OutputBuffers(self.n_vocab, self.n_embd, config.max_rows, config.n_seqs, allocate)
+        self._outputs = OutputBuffers(
+            self.n_vocab, self.n_embd, config.max_rows, config.n_seqs, config.n_seqs, allocate
+        )
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
 
@@ -111,7 +113,7 @@ class NativeEngine:
 
     def _run(self, batch: StepBatch, kind: int, hidden: Float32Array | None) -> StepResult:
         c_in = batch.c_trunk if kind == STEP_TRUNK else step_input(batch, kind, hidden, self.n_embd)
-        c_out, result = self._outputs.prepare(batch.row_flags)
+        c_out, result = self._outputs.prepare(batch)
         check_status(self._lib, self._lib.pj_step(self._open(), C.byref(c_in), C.byref(c_out)))
         result.step_us = c_out.step_us
         return result

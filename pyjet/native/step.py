@@ -35,9 +35,26 @@ SEQ_DTYPE = np.dtype(
         ("page_begin", np.int32),
         ("n_pages", np.int32),
         ("flags", np.uint32),
+        ("n_verify", np.int32),
+        ("n_draft", np.int32),
+        ("draft_sample", np.int32),
+        ("reserved", np.int32),
     ]
 )
+NO_DRAFTS = (0, 0, -1, 0)  # the last four fields of who neither verifies nor wants drafts
 _INT32, _UINT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.float32)
+
+
+def no_blocks() -> Int32Array:
+    return np.empty(0, np.int32)
+
+
+def no_drafts() -> Int32Array:
+    return np.empty((0, structs.MAX_DRAFT), np.int32)
+
+
+def no_draft_probs() -> Float32Array:
+    return np.empty((0, structs.MAX_DRAFT), np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +73,8 @@ class StepBatch:
     samples: npt.NDArray[Any] = field(default_factory=no_samples)  # SAMPLE_DTYPE, of the rows flagged ROW_SAMPLE
     counts: npt.NDArray[Any] = field(default_factory=no_counts)  # COUNT_DTYPE, ranges of the samples
     biases: npt.NDArray[Any] = field(default_factory=no_biases)  # BIAS_DTYPE, likewise
+    row_next: Int32Array | None = None  # [R] token after each row, -1: the chosen one; None: no drafts, no KV for them
+    draft_blocks: Int32Array = field(default_factory=no_blocks)  # [B] of the draft head, besides the lowest ids
 
     @cached_property
     def c_trunk(self) -> structs.StepIn:
@@ -72,6 +91,10 @@ class StepResult:
     argmax: Int32Array  # [R], -1 where not flagged
     sampled: Int32Array  # [R], -1 where not flagged or not settled
     step_us: float
+    drafts: Int32Array = field(
+        default_factory=no_drafts
+    )  # [S, MAX_DRAFT], -1 where there is none; S = 0: no MTP
+    draft_probs: Float32Array = field(default_factory=no_draft_probs)  # likewise: the MTP block's own probabilities
 
 
 def address(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
@@ -105,13 +128,18 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
         batch.samples.shape[0],
         batch.counts.shape[0],
         batch.biases.shape[0],
+        batch.draft_blocks.shape[0],
+        None if batch.row_next is None else address("row_next", batch.row_next, _INT32, rows),
+        address("draft_blocks", batch.draft_blocks, _INT32, batch.draft_blocks.shape[:1]),
     )
 
 
 class OutputBuffers:
     """Room for one step's results, kept between steps because fresh megabytes cost page faults each time."""
 
-    def __init__(self, n_vocab: int, n_embd: int, max_rows: int, n_logit_rows: int, allocate: AllocateRows) -> None:
+    def __init__(
+        self, n_vocab: int, n_embd: int, max_rows: int, max_seqs: int, n_logit_rows: int, allocate: AllocateRows
+    ) -> None:
         self._allocate = allocate
         self._logits = allocate(n_logit_rows, n_vocab)
         self._hidden = allocate(1, n_embd)
@@ -119,9 +147,14 @@ class OutputBuffers:
         self._argmax_address = self._argmax.ctypes.data
         self._sampled: Int32Array = np.full(max_rows, -1, np.int32)
         self._sampled_address = self._sampled.ctypes.data
+        self._drafts: Int32Array = np.full((max_seqs, structs.MAX_DRAFT), -1, np.int32)
+        self._drafts_address = self._drafts.ctypes.data
+        self._draft_probs: Float32Array = np.zeros((max_seqs, structs.MAX_DRAFT), np.float32)
+        self._draft_probs_address = self._draft_probs.ctypes.data
 
-    def prepare(self, row_flags: UInt32Array) -> tuple[structs.StepOut, StepResult]:
+    def prepare(self, batch: StepBatch) -> tuple[structs.StepOut, StepResult]:
         """The C structure and the views of it that the caller will read."""
+        row_flags = batch.row_flags
         n_logits = int(np.count_nonzero(row_flags & (ROW_LOGITS | ROW_SAMPLE)))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
         n_rows = row_flags.shape[0]
@@ -130,7 +163,10 @@ class OutputBuffers:
         if n_rows > self._argmax.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
         rows = self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], self._sampled[:n_rows]
-        result = StepResult(*rows, 0.0)
+        n_drafting = 0 if batch.row_next is None else batch.seqs.shape[0]
+        if n_drafting > self._drafts.shape[0]:
+            raise NativeError(ERR_ARGUMENT, f"a step of {n_drafting} sequences is larger than {self._drafts.shape[0]}")
+        result = StepResult(*rows, 0.0, self._drafts[:n_drafting], self._draft_probs[:n_drafting])
         out = structs.StepOut(
             self._logits.ctypes.data if n_logits else None,
             self._hidden.ctypes.data if n_hidden else None,
@@ -139,6 +175,8 @@ class OutputBuffers:
             n_hidden,
             0.0,
             self._sampled_address,
+            self._drafts_address,
+            self._draft_probs_address,
         )
         return out, result
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-ABI_VERSION = 2
+ABI_VERSION = 3
+MAX_DRAFT = 7  # PJ_MAX_DRAFT
 
 Progress = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_char_p, C.c_uint64, C.c_uint64)
 
@@ -72,6 +73,8 @@ class Config(C.Structure):
         ("profile", C.c_int32),
         ("progress", Progress),
         ("progress_user", C.c_void_p),
+        ("max_draft", C.c_int32),
+        ("draft_vocab", C.c_int32),
     ]
 
 
@@ -103,6 +106,10 @@ class Seq(C.Structure):
         ("page_begin", C.c_int32),
         ("n_pages", C.c_int32),
         ("flags", C.c_uint32),
+        ("n_verify", C.c_int32),
+        ("n_draft", C.c_int32),
+        ("draft_sample", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 
@@ -165,7 +172,9 @@ class StepIn(C.Structure):
         ("n_samples", C.c_int32),
         ("n_counts", C.c_int32),
         ("n_biases", C.c_int32),
-        ("reserved", C.c_int32),
+        ("n_draft_blocks", C.c_int32),
+        ("row_next", C.c_void_p),
+        ("draft_blocks", C.c_void_p),
     ]
 
 
@@ -180,6 +189,8 @@ class StepOut(C.Structure):
         ("hidden_rows", C.c_int32),
         ("step_us", C.c_double),
         ("sampled", C.c_void_p),
+        ("drafts", C.c_void_p),
+        ("draft_probs", C.c_void_p),
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 from pyjet.assets import default_model_path
 from pyjet.model.reader import Model, load_model
 from pyjet.native import (
+    NO_DRAFTS,
     ROW_ARGMAX,
     ROW_HIDDEN,
     ROW_LOGITS,
@@ -49,7 +50,7 @@ def batch(
 ) -> StepBatch:
     n = len(tokens)
     seqs = np.zeros(1, SEQ_DTYPE)
-    seqs[0] = (slot, 0, n, 0, 0, 0, len(pages), SEQ_RESET if start == 0 else 0)
+    seqs[0] = (slot, 0, n, 0, 0, 0, len(pages), SEQ_RESET if start == 0 else 0, *NO_DRAFTS)
     return StepBatch(
         np.array(tokens, np.int32),
         np.arange(start, start + n, dtype=np.int32),

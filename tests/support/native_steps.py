@@ -24,6 +24,8 @@ class Part:
     n_accept: int = 0
     flags: int = ROW_LOGITS
     reset: bool | None = None  # None: at position 0
+    n_verify: int = 0
+    n_draft: int = 0
 
     @property
     def seq_flags(self) -> int:
@@ -36,7 +38,8 @@ def make_batch(*parts: Part) -> StepBatch:
     row = entry = 0
     for i, part in enumerate(parts):
         n = len(part.tokens)
-        seqs[i] = (part.slot, row, n, part.n_spec, part.n_accept, entry, len(part.pages), part.seq_flags)
+        seqs[i] = (part.slot, row, n, part.n_spec, part.n_accept, entry, len(part.pages), part.seq_flags,
+                   part.n_verify, part.n_draft, -1, 0)  # fmt: skip
         row, entry = row + n, entry + len(part.pages)
     counts = [len(part.tokens) for part in parts]
     return StepBatch(
