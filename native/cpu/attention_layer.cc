@@ -74,7 +74,8 @@ void CpuEngine::plan_split(const pj_step_in &in, int index, int n_segments) {
             attention_tasks_.push_back({index, head, seq.row_begin, seq.n_rows, segment, segment + step, fits});
 }
 
-void CpuEngine::attention_layer(const PackedBlock &b, const pj_step_in &in) {
+// Projections; keys and values go to their pages.
+void CpuEngine::project(const PackedBlock &b, const pj_step_in &in) {
     const int query_width = shape_.n_head * shape_.head_dim, kv_width = shape_.n_head_kv * shape_.head_dim;
     timer_.run(Op::kProject, [&] {
         matmul_many(
@@ -83,6 +84,17 @@ void CpuEngine::attention_layer(const PackedBlock &b, const pj_step_in &in) {
             ws_.input, in.n_rows);
     });
     timer_.run(Op::kRope, [&] { pool_.for_each(in.n_rows, [&](int row) { rotate_and_store(b, in, row); }); });
+}
+
+// The block's keys and values, and nothing else of it.
+void CpuEngine::store_keys(const PackedBlock &b, const pj_step_in &in) {
+    norm_input(b, in.n_rows);
+    project(b, in);
+}
+
+void CpuEngine::attention_layer(const PackedBlock &b, const pj_step_in &in) {
+    const int query_width = shape_.n_head * shape_.head_dim;
+    project(b, in);
     timer_.run(Op::kAttention, [&] {
         pool_.for_each(static_cast<int>(attention_tasks_.size()),
                        [&](int i) { attend(b.layer, in, attention_tasks_[i]); });

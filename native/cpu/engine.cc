@@ -62,6 +62,7 @@ void CpuEngine::step(const pj_step_in &in, pj_step_out &out) {
         for (const PackedBlock &b : weights_.blocks) block(b, in);
         for (int i = 0; i < in.n_seqs; ++i) states_.set_pending(in.seqs[i].state_slot, in.seqs[i].n_spec);
         emit(weights_.output_norm.data(), weights_.output, in, out);
+        if (in.row_next) draft(in, out);
     }
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
     out.step_us = us.count();
@@ -92,10 +93,15 @@ void CpuEngine::mtp_input(const pj_step_in &in) {
     });
 }
 
-void CpuEngine::block(const PackedBlock &b, const pj_step_in &in) {
+// What the block's first matrices read.
+void CpuEngine::norm_input(const PackedBlock &b, int n_rows) {
     timer_.run(Op::kNorm, [&] {
-        norm_rows(b.norm.data(), in.n_rows, forms_of({&b.q, &b.k, &b.v, &b.qkv, &b.z, &b.beta, &b.alpha}));
+        norm_rows(b.norm.data(), n_rows, forms_of({&b.q, &b.k, &b.v, &b.qkv, &b.z, &b.beta, &b.alpha}));
     });
+}
+
+void CpuEngine::block(const PackedBlock &b, const pj_step_in &in) {
+    norm_input(b, in.n_rows);
     if (b.is_attention) {
         attention_layer(b, in);
     } else {

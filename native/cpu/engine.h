@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/draft_ids.h"
 #include "core/engine.h"
 #include "cpu/kv_pool.h"
 #include "cpu/op_timer.h"
@@ -66,11 +67,29 @@ class CpuEngine final : public Engine {
     void plan_attention(const pj_step_in &in);
     void plan_split(const pj_step_in &in, int seq, int n_segments);
     void attention_layer(const PackedBlock &b, const pj_step_in &in);
+    void project(const PackedBlock &b, const pj_step_in &in);
+    void store_keys(const PackedBlock &b, const pj_step_in &in);
+    void norm_input(const PackedBlock &b, int n_rows);
     void rotate_and_store(const PackedBlock &b, const pj_step_in &in, int row);
     void round_like_keys(float *q);
     void attend(int layer, const pj_step_in &in, const AttentionTask &task);
     void merge_split_row(const SplitRow &row);
     void gate_heads(int row);
+
+    // Drafts (draft.cc)
+    struct DraftStep;
+    struct Drafting {
+        int seq, row;      // of the step: the row that was accepted last
+        int n_right;       // drafts before it that were
+        int32_t position;  // of the row
+    };
+    void draft(const pj_step_in &in, pj_step_out &out);
+    std::vector<int32_t> best_tokens(const pj_step_in &in, const pj_step_out &out);
+    std::vector<Drafting> drafting(const pj_step_in &in, const std::vector<int32_t> &next, pj_step_out &out) const;
+    void draft_passes(const pj_step_in &in, const std::vector<Drafting> &wanted, pj_step_out &out);
+    void draft_tokens(const pj_step_in &in, const std::vector<Drafting> &wanted, int pass, int32_t *tokens,
+                      pj_step_out &out);
+    int draft_index(const pj_step_in &in, const pj_seq &seq, int places, const DraftIds &ids, float *logits) const;
 
     // Gated delta net (gdn_layer.cc)
     void gdn_layer(const PackedBlock &b, const pj_step_in &in);

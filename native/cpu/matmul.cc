@@ -46,6 +46,20 @@ void matmul(ThreadPool &pool, const Kernels &kernels, const PackedMatrix &matrix
     matmul_many(pool, kernels, {{&matrix, y, y_stride}}, x, n_rows);
 }
 
+void matmul_ids(ThreadPool &pool, const Kernels &kernels, const PackedMatrix &matrix, const DraftIds &ids,
+                const Activations &x, int n_rows, float *y, int64_t y_stride) {
+    static_assert(PJ_DRAFT_BLOCK % kTile == 0, "a block is whole tiles");
+    const MatmulTarget target = {&matrix, y, y_stride};
+    check(target, x);
+    constexpr int kBlockTiles = PJ_DRAFT_BLOCK / kTile;
+    const int n_low = (ids.n_low + PJ_DRAFT_BLOCK - 1) / PJ_DRAFT_BLOCK;
+    pool.for_each(n_low + ids.n_blocks, [&](int i) {
+        const int block = i < n_low ? i : ids.blocks[i - n_low];
+        run_tiles(kernels, target, x, n_rows, block * kBlockTiles,
+                  std::min((block + 1) * kBlockTiles, matrix.n_tiles()));
+    });
+}
+
 void matmul_many(ThreadPool &pool, const Kernels &kernels, std::initializer_list<MatmulTarget> targets,
                  const Activations &x, int n_rows) {
     int64_t total = 0;

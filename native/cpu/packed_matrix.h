@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "core/draft_ids.h"
 #include "cpu/activations.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/table.h"
@@ -62,6 +63,10 @@ struct MatmulTarget {
 // pool and the other targets are.
 void matmul(ThreadPool &pool, const Kernels &kernels, const PackedMatrix &matrix, const Activations &x, int n_rows,
             float *y, int64_t y_stride);
+
+// The same for the outputs that are among the ids; y has room for all of them, in their places.
+void matmul_ids(ThreadPool &pool, const Kernels &kernels, const PackedMatrix &matrix, const DraftIds &ids,
+                const Activations &x, int n_rows, float *y, int64_t y_stride);
 
 // Several matrices with the same input in one parallel region.
 void matmul_many(ThreadPool &pool, const Kernels &kernels, std::initializer_list<MatmulTarget> targets,

@@ -31,7 +31,7 @@ Workspace::Workspace(const Shape &s, int max_rows) {
 uint64_t Workspace::bytes() const {
     size_t floats = 0;
     for (const AlignedVector<float> *v : {&x, &h, &delta, &wide, &mixed, &k, &this->v, &z, &beta, &decay, &heads, &gate,
-                                          &up, &cos, &sin, &partial, &logits})
+                                          &up, &cos, &sin, &partial, &logits, &hidden})
         floats += v->size();
     return floats * sizeof(float) + input.bytes() + heads_input.bytes() + ffn_input.bytes();
 }

@@ -27,7 +27,8 @@ struct Workspace {
     AlignedVector<float> gate, up;     // feed-forward
     AlignedVector<float> cos, sin;     // rope_dim / 2 per row
     AlignedVector<float> partial;      // attention of long contexts, split by segments
-    AlignedVector<float> logits;       // rows that only want their argmax
+    AlignedVector<float> logits;       // rows that only want their argmax, and drafts
+    AlignedVector<float> hidden;       // rows that the MTP block reads, n_embd
     Activations input;                 // n_embd or 2 n_embd wide
     Activations heads_input;
     Activations ffn_input;
