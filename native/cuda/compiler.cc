@@ -42,8 +42,6 @@ int forms_of(std::initializer_list<const Matrix *> readers) {
     return forms;
 }
 
-enum class Rows { kAll, kSelected };
-
 // What a residual op leaves to the readers of the matrices behind it.
 enum class Factor : int32_t { kApplied = 0, kDeferred = 1 };
 
@@ -70,11 +68,65 @@ class Compiler {
     Program trunk() {
         add(OpKind::kEmbed);
         barrier();
-        for (const Block &b : model_.blocks) block(b);
-        return end(model_.output_norm, model_.output);
+        for (const Block &b : model_.blocks) block(b, b.is_attention ? out_.n_attention_layers++ : out_.n_gdn_layers++);
+        end(model_.output_norm, model_.output);
+        return take();
     }
 
+    // The MTP block as a step of its own.
     Program mtp(const MtpWeights &m) {
+        add(OpKind::kNextRows).flags |= kOpGiven;
+        barrier();
+        mtp_block(m);
+        end(m.head_norm, m.head);
+        return take();
+    }
+
+    // The trunk's ops up to `n`, then the MTP block's keys and values.
+    Program reading(const Program &trunk, int n, const MtpWeights &m) {
+        follow(trunk, n);
+        next_rows();
+        mtp_block(m);
+        ops_.resize(n_keys_);
+        tasks_.erase(std::find_if(tasks_.begin(), tasks_.end(), [&](const LoadTask &t) { return t.op >= n_keys_; }),
+                     tasks_.end());
+        return take();
+    }
+
+    // The whole trunk, then passes of the MTP block and its draft head.
+    Program drafting(const Program &trunk, const MtpWeights &m) {
+        follow(trunk, static_cast<int>(trunk.ops.size()));
+        barrier();
+        next_rows();
+        std::vector<int> ends;
+        int n_keys = 0;
+        for (int pass = 0; pass < limits_.max_draft; ++pass) {
+            rows_ = pass ? kRowsDrafting : kRowsAll;
+            mtp_block(m);
+            if (pass == 0) n_keys = n_keys_;
+            draft_head(m, pass);
+            ends.push_back(static_cast<int>(ops_.size()));
+        }
+        rows_ = kRowsAll;
+        Program p = take();
+        p.n_body = trunk.n_body;
+        p.n_keys = n_keys;
+        p.pass_ends = ends;
+        return p;
+    }
+
+  private:
+    void follow(const Program &p, int n) {
+        ops_.assign(p.ops.begin(), p.ops.begin() + n);
+        tasks_.assign(p.tasks.begin(), p.tasks.begin() + p.tasks_before(n));
+    }
+
+    void next_rows() {
+        add(OpKind::kNextRows).norm = weights_.vector(model_.output_norm);
+        barrier();
+    }
+
+    void mtp_block(const MtpWeights &m) {
         Op &input = add(OpKind::kMtpInput);
         input.norm = weights_.vector(m.e_norm);
         input.norm2 = weights_.vector(m.h_norm);
@@ -82,14 +134,42 @@ class Compiler {
         barrier();
         residual_ = gemm_residual(m.eh_proj);
         overwrite_ = true;
-        block(m.block);
-        return end(m.head_norm, m.head);
+        if (mtp_layer_ < 0) mtp_layer_ = out_.n_attention_layers++;
+        block(m.block, mtp_layer_);
+        add_residual(m.head_norm);
+        barrier();
     }
 
-  private:
+    void draft_head(const MtpWeights &m, int pass) {
+        rows_ = kRowsDrafting;
+        Op &rows = add(OpKind::kDraftRows);
+        rows.layer = pass;
+        rows.norm = weights_.vector(m.head_norm);
+        writes(rows, shape_.n_embd, {&m.head});
+        barrier();
+        Op &op = add(OpKind::kGemm);
+        int64_t offset = 0;
+        Matrix some = m.head;  // as many blocks of it
+        some.n_out = limits_.n_draft_blocks * kUnitOutputs;
+        Shares at = shares({&some});
+        const Product logits = add_gemm(op, some, at, memory_.between, &offset, kRowsDrafting, Factor::kApplied);
+        op.gemm[0].mapped = 1;
+        if (!tasks_.empty() && tasks_.back().op == static_cast<int>(ops_.size()) - 1) tasks_.back().mapped = 1;
+        out_.between_floats = std::max(out_.between_floats, offset);
+        barrier();
+        Op &best = add(OpKind::kDraftLogits);
+        best.layer = pass;
+        reads(best, {logits});
+        barrier();
+        Op &draft = add(OpKind::kDraft);
+        draft.layer = pass;
+        barrier();
+    }
+
     Op &add(OpKind kind) {
         ops_.push_back({});
         ops_.back().kind = kind;
+        if (rows_ == kRowsDrafting) ops_.back().flags = kOpDrafting;
         return ops_.back();
     }
 
@@ -120,7 +200,7 @@ class Compiler {
     // Floats of a matrix' output in steps of few rows and in wide ones.
     int64_t output_floats(const Gemm &g, bool split) const {
         const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
-        const int64_t rows = g.all_rows ? limits_.max_rows : limits_.max_selected;
+        const int64_t rows = g.rows == kRowsAll ? limits_.max_rows : limits_.max_selected;
         const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
         return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
     }
@@ -175,7 +255,7 @@ class Compiler {
     }
 
     // One more matrix of a kGemm op, whose output begins at *offset of a region; moves the offset past it.
-    Product add_gemm(Op &op, const Matrix &m, Shares &shares, float *region, int64_t *offset, Rows rows,
+    Product add_gemm(Op &op, const Matrix &m, Shares &shares, float *region, int64_t *offset, GemmRows rows,
                      Factor factor) {
         Gemm &g = op.gemm[op.n_gemms++];
         g.format = tile_format(m.type, m.n_in);
@@ -190,13 +270,13 @@ class Compiler {
         if (split) shares.place(m, g);
         g.pieces = pieces(g, split);
         g.act_span = act_span_of(m);
-        g.all_rows = rows == Rows::kAll ? 1 : 0;
+        g.rows = rows;
         g.out = region ? region + *offset : nullptr;
         *offset += output_floats(g, split);
         if (split)
             add_task(g);
         else
-            check_items(m.n_out, g.all_rows ? limits_.max_rows : limits_.max_selected);
+            check_items(m.n_out, g.rows == kRowsAll ? limits_.max_rows : limits_.max_selected);
         return {g.out, g.pieces, g.n_blocks * kUnitOutputs, factor == Factor::kDeferred ? 1 : 0};
     }
 
@@ -214,13 +294,13 @@ class Compiler {
         task.first_cta = g.first_cta;
         task.n_ctas = g.n_ctas;
         task.act_span = g.act_span;
-        task.all_rows = g.all_rows;
+        task.rows = g.rows;
         task.op = static_cast<int32_t>(ops_.size()) - 1;
         tasks_.push_back(task);
     }
 
     // Matrices that run side by side, all in the region between.
-    std::vector<Product> gemms(std::initializer_list<const Matrix *> matrices, Rows rows, Factor factor) {
+    std::vector<Product> gemms(std::initializer_list<const Matrix *> matrices, GemmRows rows, Factor factor) {
         Op &op = add(OpKind::kGemm);
         std::vector<Product> products;
         int64_t offset = 0;
@@ -237,7 +317,7 @@ class Compiler {
         int64_t offset = 0;
         Shares at = shares({&m});
         const Product product =
-            add_gemm(add(OpKind::kGemm), m, at, memory_.residual, &offset, Rows::kAll, Factor::kApplied);
+            add_gemm(add(OpKind::kGemm), m, at, memory_.residual, &offset, rows_, Factor::kApplied);
         out_.residual_floats = std::max(out_.residual_floats, offset);
         barrier();
         return product;
@@ -270,13 +350,13 @@ class Compiler {
         return Factor::kApplied;
     }
 
-    void block(const Block &b) {
+    void block(const Block &b, int layer) {
         if (b.is_attention)
-            attention(b);
+            attention(b, layer);
         else
-            gdn(b);
+            gdn(b, layer);
         const Factor factor = residual(b.post_norm, {&b.ffn_gate, &b.ffn_up});
-        const std::vector<Product> up = gemms({&b.ffn_gate, &b.ffn_up}, Rows::kAll, factor);
+        const std::vector<Product> up = gemms({&b.ffn_gate, &b.ffn_up}, rows_, factor);
         Op &swiglu = add(OpKind::kSwiglu);
         reads(swiglu, {up[0], up[1]});
         writes(swiglu, shape_.n_ff, {&b.ffn_down});
@@ -284,17 +364,17 @@ class Compiler {
         residual_ = gemm_residual(b.ffn_down);
     }
 
-    void attention(const Block &b) {
+    void attention(const Block &b, int layer) {
         const AttentionWeights &w = b.attention;
-        const int layer = out_.n_attention_layers++;
         const Factor factor = residual(b.norm, {&w.q, &w.k, &w.v});
-        const std::vector<Product> qkv = gemms({&w.q, &w.k, &w.v}, Rows::kAll, factor);
+        const std::vector<Product> qkv = gemms({&w.q, &w.k, &w.v}, rows_, factor);
         Op &rotate = add(OpKind::kRotate);
         rotate.layer = layer;
         reads(rotate, {qkv[0], qkv[1], qkv[2]});
         rotate.norm = weights_.vector(w.q_norm);
         rotate.norm2 = weights_.vector(w.k_norm);
         barrier();
+        n_keys_ = static_cast<int>(ops_.size());
         add(OpKind::kAttention).layer = layer;
         barrier();
         Op &merge = add(OpKind::kMergeHeads);
@@ -305,11 +385,10 @@ class Compiler {
         residual_ = gemm_residual(w.output);
     }
 
-    void gdn(const Block &b) {
+    void gdn(const Block &b, int layer) {
         const GdnWeights &w = b.gdn;
-        const int layer = out_.n_gdn_layers++;
         const Factor factor = residual(b.norm, {&w.qkv, &w.z, &w.beta, &w.alpha});
-        const std::vector<Product> in = gemms({&w.qkv, &w.z, &w.beta, &w.alpha}, Rows::kAll, factor);
+        const std::vector<Product> in = gemms({&w.qkv, &w.z, &w.beta, &w.alpha}, rows_, factor);
         Op &convolve = add(OpKind::kConvolve);
         convolve.layer = layer;
         reads(convolve, {in[0], in[2], in[3]});
@@ -327,19 +406,26 @@ class Compiler {
         residual_ = gemm_residual(w.output);
     }
 
-    Program end(const Vector &norm, const Matrix &head) {
-        add_residual(norm);
-        barrier();
-        Program p;
-        p.n_body = static_cast<int>(ops_.size());
+    // The head of the trunk, or of the MTP block as a step of its own, whose last residual is added already.
+    void end(const Vector &norm, const Matrix &head) {
+        if (residual_.row_stride) {
+            add_residual(norm);
+            barrier();
+        }
+        n_body_ = static_cast<int>(ops_.size());
         Op &select = add(OpKind::kSelect);
         select.norm = weights_.vector(norm);
         writes(select, shape_.n_embd, {&head});
         barrier();
-        const std::vector<Product> logits = gemms({&head}, Rows::kSelected, Factor::kApplied);
+        const std::vector<Product> logits = gemms({&head}, kRowsSelected, Factor::kApplied);
         reads(add(OpKind::kLogits), {logits[0]});
         barrier();
         add(OpKind::kSample);
+    }
+
+    Program take() {
+        Program p;
+        p.n_body = n_body_;
         p.ops = std::move(ops_);
         p.tasks = std::move(tasks_);
         ops_.clear();
@@ -358,6 +444,9 @@ class Compiler {
     std::vector<LoadTask> tasks_;
     std::map<std::array<int, 3>, size_t> tables_;  // by blocks, units of a block and CTAs
     int next_cta_ = 0;
+    GemmRows rows_ = kRowsAll;  // of the block's matrices
+    int n_body_ = 0, n_keys_ = 0;  // ops before the head, and up to the newest keys and values
+    int mtp_layer_ = -1;
     Product residual_ = {};  // waits to be added to x; row_stride 0: nothing does
     bool overwrite_ = false;
 };
@@ -387,7 +476,8 @@ void append_gemm(std::string &text, const Gemm &g) {
     static const char *const formats[] = {"q4k", "q5k", "q6k", "q8", "raw", "float"};
     const TypeTraits *traits = type_traits(g.type);
     append(text, " [%d x %d %s/%s, %d units, %d CTAs from %d%s]", g.n_out, g.n_in, traits ? traits->name : "?",
-           formats[g.format], g.n_blocks * g.k_units, g.n_ctas, g.first_cta, g.all_rows ? "" : ", selected rows");
+           formats[g.format], g.n_blocks * g.k_units, g.n_ctas, g.first_cta,
+           g.rows == kRowsAll ? "" : g.rows == kRowsSelected ? ", selected rows" : ", drafting rows");
 }
 
 }  // namespace
@@ -401,6 +491,10 @@ Programs compile_programs(const Model &model, const Weights &weights, const Prog
     if (!model.mtp.empty()) {
         out.mtp = compiler.mtp(model.mtp[0]);
         out.mtp_rest = rest_of(out.mtp);
+        if (limits.max_draft) {
+            out.reading = compiler.reading(out.trunk, out.trunk.n_body, model.mtp[0]);
+            out.drafting = compiler.drafting(out.trunk, model.mtp[0]);
+        }
     }
     return out;
 }

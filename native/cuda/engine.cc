@@ -69,7 +69,7 @@ size_t sample_bytes(const SampleRange &samples) {
 // What the host sends with a step.
 size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attention, const Shape &shape,
                   int max_selected) {
-    return StepBlob::size_of<StepArgs>(1) + StepBlob::size_of<uint32_t>(kBarrierWords) +
+    return StepBlob::size_of<StepArgs>(2) + StepBlob::size_of<uint32_t>(kBarrierWords) +
            StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
            StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
            StepBlob::size_of<AttentionItem>(attention) + StepBlob::size_of<int32_t>(page_entries) +
@@ -89,7 +89,7 @@ size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected,
     const int samples = std::min(max_selected, most_samples(c));
     const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
     return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape, max_selected) +
-           sample_bytes({0, samples, tokens, tokens});
+           sample_bytes({0, samples, tokens, tokens}) + (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
 }
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
@@ -119,8 +119,9 @@ void CudaEngine::step(const pj_step_in &in, pj_step_out &out) {
     out.step_us = us.count();
 }
 
-const Program &CudaEngine::program_of(int kind, bool first) const {
-    if (kind == PJ_STEP_MTP) return first ? programs_.mtp : programs_.mtp_rest;
+const Program &CudaEngine::program_of(const pj_step_in &in, const WantedRows &wanted, bool first) const {
+    if (in.row_next) return wanted.selected.empty() ? programs_.reading : programs_.drafting;
+    if (in.kind == PJ_STEP_MTP) return first ? programs_.mtp : programs_.mtp_rest;
     return first ? programs_.trunk : programs_.trunk_rest;
 }
 
@@ -130,7 +131,7 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
     const int n_ops = blob_args_->n_ops;
     blob_.send(stream_);
     check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
-    if (config_.profile) add_times(program_of(in.kind, first == 0), n_ops);
+    if (config_.profile) add_times(program_of(in, wanted, first == 0), n_ops);
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
@@ -139,8 +140,9 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     samples_ = samples_between(in, wanted, first, n_selected);
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_) +
-                sample_bytes(samples_));
-    StepArgs &a = *(blob_args_ = blob_.reserve<StepArgs>(1, &device_args_));
+                sample_bytes(samples_) + (in.row_next ? most_draft_bytes(in.n_rows, config_, shape_) : 0));
+    blob_args_ = blob_.reserve<StepArgs>(2, &device_args_);
+    StepArgs &a = blob_args_[0];
     a = base_;
     a.op_clock = op_clock_.data();
     uint32_t *barrier = blob_.reserve<uint32_t>(kBarrierWords, &a.buf.barrier);
@@ -155,11 +157,9 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.n_selected = n_selected;
     a.n_logits = std::clamp(wanted.n_logits - first, 0, a.n_selected);
     a.n_hidden = first == 0 ? static_cast<int>(wanted.hidden.size()) : 0;
-    const Program &program = program_of(in.kind, first == 0);
+    const Program &program = program_of(in, wanted, first == 0);
     a.ops = device_ops(program);
-    // Prompt chunks that want nothing end before the head, steps without samples before the last op.
-    a.n_ops = static_cast<int32_t>(program.ops.size()) - (samples_.n ? 0 : 1);
-    if (!a.n_selected) a.n_ops = program.n_body + (a.n_hidden ? 1 : 0);
+    a.n_ops = op_count(in, program, a);
     a.tasks = device_tasks(program);
     a.n_tasks = program.tasks_before(a.n_ops);
 
@@ -177,6 +177,21 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     if (samples_.n) add_samples(in, wanted, first, a);
     // Only the body of a program reads these.
     if (first == 0) add_rows(in, a);
+    drafting_.clear();
+    if (in.row_next) add_drafts(in, wanted, blob_args_);
+}
+
+// Prompt chunks that want nothing end before the head, steps without samples before the last op.
+int CudaEngine::op_count(const pj_step_in &in, const Program &program, const StepArgs &a) const {
+    const int n_ops = static_cast<int>(program.ops.size());
+    if (in.row_next) {
+        if (!a.n_selected) return n_ops;
+        int n_passes = 0;
+        for (int i = 0; i < in.n_seqs; ++i) n_passes = std::max(n_passes, in.seqs[i].n_draft);
+        return n_passes ? program.pass_ends[n_passes - 1] : program.n_keys;
+    }
+    if (!a.n_selected) return program.n_body + (a.n_hidden ? 1 : 0);
+    return n_ops - (samples_.n ? 0 : 1);
 }
 
 // Parameters of the rows to sample, with the tokens that each changes.
@@ -250,9 +265,11 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     };
     copy(best_.data(), device_best_, n * sizeof(unsigned long long));
     copy(sampled_.data(), device_sampled_, samples_.n * sizeof(int32_t));
+    copy(draft_out_.data(), device_drafts_, drafting_.size() * 2 * PJ_MAX_DRAFT * sizeof(int32_t));
     copy_logits(wanted, first, out, [&](int row) { return (in.row_flags[row] & PJ_ROW_LOGITS) != 0; });
     if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
     finish(reading);
+    if (in.row_next) fetch_drafts(in, out);
     for (int i = 0; i < n; ++i) {
         const int row = wanted.selected[first + i];
         if (in.row_flags[row] & PJ_ROW_ARGMAX)

@@ -34,6 +34,9 @@ struct SampleRange {
 // Most bytes that the host sends with a step (engine.cc).
 size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);
 
+// Of that for drafts (drafts.cc).
+size_t most_draft_bytes(size_t rows, const pj_config &config, const Shape &shape);
+
 // Rows to sample of a step at most.
 inline int most_samples(const pj_config &c) { return c.max_seqs * (c.max_spec + 1); }
 
@@ -76,6 +79,7 @@ class CudaEngine final : public Engine {
     void plan_launches();
     Launch plan_launch(int tiles, bool wide) const;
     void plan_states();
+    ProgramLimits program_limits() const;
     pj_memory_plan memory_plan() const;
     void check_memory() const;
     void allocate();
@@ -83,7 +87,7 @@ class CudaEngine final : public Engine {
     uint64_t workspace_bytes() const;
 
     // One step (engine.cc)
-    const Program &program_of(int kind, bool first) const;
+    const Program &program_of(const pj_step_in &in, const WantedRows &wanted, bool first) const;
     const Op *device_ops(const Program &program) const { return ops_.data() + device_programs_.at(&program).first; }
     const LoadTask *device_tasks(const Program &program) const {
         return tasks_.data() + device_programs_.at(&program).second;
@@ -91,6 +95,14 @@ class CudaEngine final : public Engine {
     void choose_launch(StepArgs &a);
     void fill_blob(const pj_step_in &in, const WantedRows &wanted, int first);
     void add_rows(const pj_step_in &in, StepArgs &a);
+    int op_count(const pj_step_in &in, const Program &program, const StepArgs &a) const;
+    // Drafts (drafts.cc)
+    void add_drafts(const pj_step_in &in, const WantedRows &wanted, StepArgs *args);
+    void add_draft_rows(const pj_step_in &in, const WantedRows &wanted, DraftArgs &d);
+    void add_head_blocks(const pj_step_in &in, DraftArgs &d);
+    void add_draft_seqs(const pj_step_in &in, DraftArgs &d);
+    void add_draft_plan(const pj_step_in &in, StepArgs *args);
+    void fetch_drafts(const pj_step_in &in, pj_step_out &out) const;
     void add_samples(const pj_step_in &in, const WantedRows &wanted, int first, StepArgs &a);
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
@@ -129,6 +141,10 @@ class CudaEngine final : public Engine {
     DeviceBuffer<LoadTask> tasks_;
     PinnedBuffer<unsigned long long> best_;
     PinnedBuffer<int32_t> sampled_;
+    PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
+    PinnedBuffer<int32_t> draft_out_;    // tokens of all drafts, then the bits of their probabilities
+    std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
+    int32_t *device_drafts_ = nullptr;
     DeviceBuffer<long long> op_clock_;  // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;

@@ -26,9 +26,10 @@ __device__ __forceinline__ void for_each_task(const StepArgs &s, int lane, const
         task.unit_bytes = word(4);
         task.first_cta = word(5);
         task.act_span = word(6);
-        task.all_rows = word(7);
+        task.rows = word(7);
         task.stage = word(8);
         task.n_ctas = word(10);
+        task.mapped = word(11);
         body(task);
     }
 }
@@ -62,14 +63,16 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
         // The lane's units of n slices of a quad, from k on.
         const auto push_units = [&](int quad, int k, int n) {
             const int block = quad * kGroups + lane;
-            const uint8_t *source = task.weight + static_cast<int64_t>(block * task.k_units + k) * task.unit_bytes;
-            for_each_round(lane < kGroups && block < task.n_blocks ? n : 0, width, lane, [&](bool mine) {
+            const bool exists = lane < kGroups && block < task.n_blocks;
+            const int of_matrix = task.mapped && exists ? __ldg(s.draft.head_blocks + block) : block;
+            const uint8_t *source = task.weight + static_cast<int64_t>(of_matrix * task.k_units + k) * task.unit_bytes;
+            for_each_round(exists ? n : 0, width, lane, [&](bool mine) {
                 writer.push(mine, source, task.unit_bytes);
                 if (mine) source += task.unit_bytes;
             });
         };
         if (!s.wide) return for_each_quad(task, push_units);
-        const int n_rows = gemm_rows(s, task.all_rows);
+        const int n_rows = gemm_rows(s, task.rows);
         const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
         for (int item = items.first; item < items.n; item += gridDim.x) push_units(items.quad(item), 0, task.k_units);
     });
@@ -83,7 +86,7 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
         __syncwarp();
         if (s.wide) fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
-        const int n_rows = gemm_rows(s, task.all_rows), n_tiles = (n_rows + 7) / 8;
+        const int n_rows = gemm_rows(s, task.rows), n_tiles = (n_rows + 7) / 8;
         // n slices from k on, of the row tiles from `tile` on.
         const auto load = [&](int tile, int most_tiles, int k, int n) {
             const int bytes = min(most_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));

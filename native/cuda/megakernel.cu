@@ -7,6 +7,7 @@
 
 #include "cuda/loaders.cuh"
 #include "cuda/ops/attention.cuh"
+#include "cuda/ops/draft.cuh"
 #include "cuda/ops/gdn.cuh"
 #include "cuda/ops/gdn_convolve.cuh"
 #include "cuda/ops/gdn_heads.cuh"
@@ -84,7 +85,7 @@ __device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const R
             default:
                 if (!waited) wait();
                 waited = true;
-                gemm_generic(s, gemm, gemm_rows(s, gemm.all_rows));
+                gemm_generic(s, gemm, gemm_rows(s, gemm.rows));
         }
     }
     // The thread that counts belongs to the first group, for which every quad has a block.
@@ -97,6 +98,8 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Ri
     switch (op.kind) {
         case OpKind::kEmbed:
             return op_embed(s, wait);
+        case OpKind::kNextRows:
+            return op_next_rows(s, op, wait);
         case OpKind::kMtpInput:
             return op_mtp_input(s, op, wait);
         case OpKind::kResidual:
@@ -125,6 +128,12 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Ri
             return op_logits(s, op, wait);
         case OpKind::kSample:
             return op_sample(s, wait);
+        case OpKind::kDraftRows:
+            return op_draft_rows(s, op, wait);
+        case OpKind::kDraftLogits:
+            return op_draft_logits(s, op, wait);
+        case OpKind::kDraft:
+            return op_draft(s, op, wait);
     }
 }
 
@@ -145,7 +154,8 @@ __device__ __forceinline__ long long nanoseconds() {
 
 // The consumers' walk. An op's description comes to shared memory while the one before it runs: first
 // reads from global memory would cost every op a microsecond.
-__device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, Op (&ops)[2]) {
+__device__ __forceinline__ void consume(const StepArgs (&args)[2], const Rings &rings, Op (&ops)[2]) {
+    const StepArgs &s = args[0];
     const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
     const int fetcher = static_cast<int>(threadIdx.x) - (kConsumerWarps - 1) * 32;  // the last warp
     Walk walk;
@@ -160,7 +170,7 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, O
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
         trace_begin(i);
-        run_op(s, op, rings, walk.uses, StageWait{s.buf.barrier, walk.stage});
+        run_op(args[op.flags & kOpDrafting ? 1 : 0], op, rings, walk.uses, StageWait{s.buf.barrier, walk.stage});
         trace(kTraceDone);
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
@@ -174,9 +184,11 @@ __device__ __forceinline__ void consume(const StepArgs &s, const Rings &rings, O
 }
 
 __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) {
-    __shared__ StepArgs s;
+    __shared__ StepArgs both[2];  // of the step, of its drafts
     __shared__ Op ops[2];
-    copy_words(s, *args, threadIdx.x, kThreads);
+    const StepArgs &s = both[0];
+    copy_words(both[0], args[0], threadIdx.x, kThreads);
+    copy_words(both[1], args[1], threadIdx.x, kThreads);
     __syncthreads();
     const Rings rings = divide_shared(s);
     if (threadIdx.x == 0) {
@@ -187,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     if (warp == kConsumerWarps) return load_weights(s, rings.weights, lane);
     if (warp == kConsumerWarps + 1) return load_activations(s, rings.acts, lane);
-    consume(s, rings, ops);
+    consume(both, rings, ops);
 }
 
 // The convolution of a GDN layer; the recurrence is the op behind it.

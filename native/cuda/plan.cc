@@ -1,6 +1,7 @@
 // What the CUDA engine allocates, and how shared memory is cut.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "core/quants.h"
 #include "core/status.h"
@@ -32,6 +33,20 @@ int64_t gdn_row_count(const pj_config &c, const Programs &p) {
     return std::max<int64_t>(c.max_rows + int64_t{c.max_seqs} * c.max_spec, int64_t{p.n_gdn_layers} * c.max_spec);
 }
 
+int64_t most_draft_rows(const pj_config &c) { return c.max_draft ? std::min(c.max_seqs, PJ_MAX_DRAFT_ROWS) : 0; }
+
+// Blocks of the draft head: those of the lowest ids, and room for those that a step names.
+int draft_blocks(const Shape &s, const pj_config &c) {
+    const int low = draft_low_ids(c, s.n_vocab);
+    return (low + PJ_DRAFT_BLOCK - 1) / PJ_DRAFT_BLOCK + (low < s.n_vocab ? PJ_MAX_DRAFT_BLOCKS : 0);
+}
+
+// DraftArgs::embedding, hidden and squares, which live where the recurrence has its rows: that is over when drafts
+// are made.
+int64_t draft_row_floats(const Shape &s, const pj_config &c) {
+    return c.max_draft || s.n_nextn ? 2 * int64_t{c.max_rows} * (s.n_embd + square_sum_columns(s)) : 0;
+}
+
 // Sub-arrays of the float workspace.
 struct FloatPlan {
     FloatPlan(const Shape &s, const pj_config &c, const Programs &p, int max_selected, int64_t partial_floats) {
@@ -44,7 +59,9 @@ struct FloatPlan {
         partial = take(partial_floats);
         logits = take(int64_t{max_selected} * s.n_vocab);
         hidden = take(rows * s.n_embd);
-        gdn_rows = take(gdn_row_count(c, p) * pending_row_floats(s));
+        gdn_rows = take(std::max(gdn_row_count(c, p) * pending_row_floats(s), draft_row_floats(s, c)));
+        draft_logits = take(most_draft_rows(c) * 64LL * draft_blocks(s, c));
+        draft_chunks = take(most_draft_rows(c) * 2LL * ((64LL * draft_blocks(s, c) + 1023) / 1024));
     }
 
     int64_t take(int64_t n) {
@@ -53,7 +70,7 @@ struct FloatPlan {
         return begin;
     }
 
-    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, total = 0;
+    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, draft_logits, draft_chunks, total = 0;
 };
 
 DeviceShape device_shape(const Shape &s, const Programs &p) {
@@ -110,7 +127,7 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
       embedding_(model.token_embd),
       mtp_embedding_(model.mtp.empty() ? Matrix{} : model.mtp[0].embedding),
       weights_(model),
-      programs_(compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_}, {})),
+      programs_(compile_programs(model, weights_, program_limits(), {})),
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
@@ -118,11 +135,15 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
     plan_states();
 }
 
+ProgramLimits CudaEngine::program_limits() const {
+    return {device_.n_sm, config_.max_rows, max_selected_, config_.max_draft, draft_blocks(shape_, config_)};
+}
+
 CudaEngine::CudaEngine(const Model &model, const pj_config &config) : CudaEngine(model, config, PlanOnly{}) {
     check_memory();
     allocate();
     weights_.upload(config_);
-    programs_ = compile_programs(model, weights_, {device_.n_sm, config.max_rows, max_selected_},
+    programs_ = compile_programs(model, weights_, program_limits(),
                                  {residual_products_.data(), products_.data(), pieces_.data()});
     fill_constants();
 }
@@ -216,6 +237,11 @@ void CudaEngine::allocate() {
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
+    if (config_.max_draft) {
+        draft_table_ = PinnedBuffer<uint8_t>(mtp_embedding_.n_bytes, "the embedding table of the MTP block");
+        std::memcpy(draft_table_.data(), mtp_embedding_.data, mtp_embedding_.n_bytes);
+        draft_out_ = PinnedBuffer<int32_t>(2 * PJ_MAX_DRAFT * most_draft_rows(config_), "drafts");
+    }
     if (config_.profile) {
         op_clock_ = DeviceBuffer<long long>(programs_.most_ops() + 3, "op times");
         for (const char *name : kOpNames) {
@@ -240,6 +266,12 @@ void CudaEngine::allocate() {
     b.logits = floats_.data() + f.logits;
     b.hidden = floats_.data() + f.hidden;
     b.gdn_rows = floats_.data() + f.gdn_rows;
+    DraftArgs &d = base_.draft;
+    d.embedding = b.gdn_rows;
+    d.hidden = d.embedding + int64_t{config_.max_rows} * shape_.n_embd;
+    d.squares = d.hidden + int64_t{config_.max_rows} * shape_.n_embd;
+    d.logits = floats_.data() + f.draft_logits;
+    d.chunks = reinterpret_cast<float2 *>(floats_.data() + f.draft_chunks);
     b.act32 = act_.data();
     b.act256 = act_.data() + tiles;
     b.states = states_.data();
@@ -269,10 +301,14 @@ void CudaEngine::fill_constants() {
     base_.kv_type_v = config_.kv_type_v;
     base_.k_rotation = kv_.k_rotation;
     base_.v_rotation = kv_.v_rotation;
+    base_.draft.table = draft_table_.data();
+    base_.draft.table_type = mtp_embedding_.type;
+    base_.draft.table_row_bytes = config_.max_draft ? row_bytes(*type_traits(mtp_embedding_.type), shape_.n_embd) : 0;
 
     std::vector<Op> ops;
     std::vector<LoadTask> tasks;
-    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest}) {
+    for (const Program *p : {&programs_.trunk, &programs_.trunk_rest, &programs_.mtp, &programs_.mtp_rest,
+                             &programs_.reading, &programs_.drafting}) {
         device_programs_[p] = {ops.size(), tasks.size()};
         ops.insert(ops.end(), p->ops.begin(), p->ops.end());
         tasks.insert(tasks.end(), p->tasks.begin(), p->tasks.end());

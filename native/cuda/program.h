@@ -14,7 +14,8 @@ namespace pj::cuda {
 
 enum class OpKind : int32_t {
     kEmbed,       // x = embedding rows of the step's tokens
-    kMtpInput,    // act = quantised [norm(embedding) ; norm(row_hidden)]
+    kNextRows,    // embedding of the token after each row and the row after the final norm, for the MTP block
+    kMtpInput,    // act = quantised [norm(embedding) ; norm(hidden row)]
     kResidual,    // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
     kNormalize,   // act = quantised x / rms * norm
     kGemm,        // products = weights * act, matrices side by side
@@ -28,15 +29,21 @@ enum class OpKind : int32_t {
     kSelect,      // act = quantised x / rms * norm of the rows that want logits; hidden rows
     kLogits,      // logits rows from products; argmax
     kSample,      // tokens of the rows to sample, from their logits
+    kDraftRows,   // act and hidden rows of the draft head, as kSelect
+    kDraftLogits,  // logits of the draft head; the best ids and sums of exponentials
+    kDraft,       // a draft of each sequence; what the MTP block's next pass needs
 };
 
-constexpr const char *kOpNames[] = {"embed",       "mtp_input", "residual",    "normalize", "gemm",
-                                    "convolve",    "gdn",       "quant_heads", "rotate",    "attention",
-                                    "merge_heads", "swiglu",    "select",      "logits",    "sample"};
+constexpr const char *kOpNames[] = {"embed",  "next_rows",   "mtp_input", "residual",   "normalize",    "gemm",
+                                    "convolve", "gdn",       "quant_heads", "rotate",     "attention",    "merge_heads",
+                                    "swiglu", "select",      "logits",    "sample",     "draft_rows",   "draft_logits",
+                                    "draft"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next
     kOpOverwrite = 2,  // kResidual: x = products instead of x += products
+    kOpDrafting = 4,   // its rows are one for each sequence that wants drafts (StepArgs of the drafts)
+    kOpGiven = 8,      // kNextRows: the host sent both
 };
 
 // Which forms of its activations an op writes (Op::act_forms).
@@ -44,6 +51,13 @@ enum : int32_t {
     kActSpan32 = 1,   // Buffers::act32
     kActSpan256 = 2,  // Buffers::act256
     kActFloat = 4,    // Buffers::act_f32, for generic formats
+};
+
+// Rows that a matrix multiplies.
+enum GemmRows : int32_t {
+    kRowsSelected,  // those that want logits, argmax or a sample
+    kRowsAll,       // of the step
+    kRowsDrafting,  // one for each sequence that wants drafts
 };
 
 // One matrix. Steps of few rows: every CTA (split.h) stores the pieces of its blocks, readers add
@@ -60,7 +74,8 @@ struct Gemm {
     int32_t n_in, n_out, n_blocks, k_units;
     int32_t first_cta, n_ctas;  // which CTAs multiply it in steps of few rows
     int32_t act_span;           // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
-    int32_t all_rows;           // 1: every row of the step, 0: the selected rows
+    int32_t rows;               // GemmRows
+    int32_t mapped;             // 1: block b is DraftArgs::head_blocks[b] of the matrix
 };
 
 // Output of a Gemm as its reader sees it.
@@ -74,11 +89,12 @@ struct Product {
 // What the loader warps need of a tiled Gemm.
 struct alignas(64) LoadTask {
     const uint8_t *weight;
-    int32_t n_blocks, k_units, unit_bytes, first_cta, act_span, all_rows;
+    int32_t n_blocks, k_units, unit_bytes, first_cta, act_span, rows;
     uint32_t stage;  // grid stages that must be complete before its activations are there
     int32_t op;      // index in the op list
     int32_t n_ctas;
-    int32_t reserved[5];
+    int32_t mapped;  // as Gemm::mapped
+    int32_t reserved[4];
 };
 static_assert(sizeof(LoadTask) == 64, "one word per lane of half a warp");
 
@@ -94,7 +110,7 @@ constexpr int narrow_tiles(int n_rows) {
 struct Op {
     OpKind kind;
     int32_t flags;
-    int32_t layer;  // index among the attention or GDN layers
+    int32_t layer;  // index among the attention or GDN layers; of drafts: which one, from 0
     int32_t n_inputs, n_gemms;
     int32_t act_forms;  // kAct bits
     int32_t width;      // columns of what this op quantises

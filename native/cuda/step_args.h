@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
+#include "core/draft_ids.h"
 #include "core/sampling.h"
+#include <vector_types.h>
+
 #include "cuda/program.h"
 #include "cuda/tiles.h"
 #include "pyjet.h"
@@ -86,6 +89,53 @@ PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
     return (n_rows + kChunkRows - 1) / kChunkRows * convolve_heads(shape);
 }
 
+// A sequence that wants drafts.
+struct DraftSeq {
+    int32_t row;       // of the step: the last one that is no draft
+    int32_t n_verify;  // rows behind it to verify
+    int32_t n_draft;
+    int32_t sample;          // in StepArgs::samples; -1: drafts are the best ids
+    int32_t first_position;  // of the rotations in cos_table
+};
+
+// What kNextRows finds: the row that was accepted last, and how many drafts before it.
+struct DraftPlace {
+    int32_t row, n_right;
+};
+
+// Positions that the rows of one sequence's drafts may have.
+constexpr int kDraftSpan = PJ_MAX_SPEC + PJ_MAX_DRAFT + 1;
+
+// Drafts of the MTP block. Its first pass has the rows of the step; in the others row i is that of sequence i here.
+struct DraftArgs {
+    int32_t n;              // sequences that want drafts
+    int32_t n_passes;       // most drafts that one of them wants
+    int32_t n_chunks;       // of kDraftLogits, 1,024 ids each
+    DraftIds ids;
+    const int32_t *head_blocks;  // [blocks of the head's Gemm]
+    // [n_rows]; row_next: -1: the token is chosen; row_selected: index in selected, row_sample: in samples; -1: none
+    const int32_t *row_token, *row_next, *row_selected, *row_sample;
+    const DraftSeq *seqs;   // [n]
+    DraftPlace *places;     // [n]
+    int32_t *position;      // [n] of the pass
+    const float *cos_table, *sin_table;  // [n][kDraftSpan][rope_dim / 2]
+    float *cos, *sin;       // [n][rope_dim / 2] of the pass
+    AttentionItem *items;   // of the pass
+    int32_t n_items;
+    // Rows for kMtpInput [max_rows][n_embd], and sums of squares of each 256 of their columns: of all embeddings, then
+    // of all hidden rows
+    float *embedding, *hidden, *squares;
+    float *logits;          // [n][ids.n_ids()]
+    float2 *chunks;         // [n][n_chunks] largest logit, sum of exponentials
+    unsigned long long *best;  // [PJ_MAX_DRAFT][PJ_MAX_DRAFT_ROWS] as Buffers::best, zero before a launch
+    int32_t *tokens;        // [n][PJ_MAX_DRAFT]
+    float *probs;           // likewise
+    // The embedding table as in the file, in pinned host memory
+    const uint8_t *table;
+    int64_t table_row_bytes;
+    int32_t table_type;
+};
+
 struct StepArgs {
     const Op *ops;
     int32_t n_ops;
@@ -122,6 +172,7 @@ struct StepArgs {
     int32_t n_samples;         // rows to sample among the selected rows with logits
     const SampleRow *samples;  // [n_samples]
     int32_t *sampled;          // [n_samples] their tokens; -1: not settled
+    DraftArgs draft;
 };
 
 // Attention is cut at absolute positions: finely where few positions are all the work there is, more

@@ -13,13 +13,17 @@ from pyjet.native.structs import MAX_DRAFT
 from tests.native.conftest import MakeModel
 from tests.support.native_steps import Part, make_batch, same_bits
 
-CONFIG = EngineConfig(n_pages=32, n_state_slots=3, max_rows=256, max_spec=7, n_threads=2, max_draft=MAX_DRAFT)
 TEXT = np.random.default_rng(3).integers(0, 7424, 90).tolist()
+
+
+def config(**changes: object) -> EngineConfig:
+    base = EngineConfig(n_pages=32, n_state_slots=3, max_rows=256, max_spec=7, n_threads=2, max_draft=MAX_DRAFT)
+    return replace(base, **changes)
 
 
 @pytest.fixture(scope="module")
 def engine(tiny_model: MakeModel) -> Iterator[NativeEngine]:
-    with NativeEngine(tiny_model("Q4_K_M"), CONFIG) as engine:
+    with NativeEngine(tiny_model("Q4_K_M"), config()) as engine:
         yield engine
 
 
@@ -133,12 +137,12 @@ def test_the_trunk_does_not_notice(engine: NativeEngine) -> None:
 
 def test_ids_of_the_draft_head(tiny_model: MakeModel) -> None:
     """Few ids: drafts are the best of these. A step's blocks add theirs."""
-    with NativeEngine(tiny_model("Q4_K_M"), CONFIG) as full:
+    with NativeEngine(tiny_model("Q4_K_M"), config()) as full:
         lengths = range(30, 90, 5)
         best = {n: int(read(full, TEXT[:n], n_draft=1).drafts[0, 0]) for n in lengths}
     n, draft = max(best.items(), key=lambda item: item[1])
     assert draft >= 128
-    with NativeEngine(tiny_model("Q4_K_M"), replace(CONFIG, draft_vocab=128)) as engine:
+    with NativeEngine(tiny_model("Q4_K_M"), config(draft_vocab=128)) as engine:
         few = read(engine, TEXT[:n], n_draft=3)
         assert ((few.drafts[0, :3] < 128) & (few.drafts[0, :3] >= 0)).all()
         part = Part(TEXT[:n], 0, 0, range(8), flags=ROW_ARGMAX, n_draft=1)
@@ -175,4 +179,4 @@ def test_a_model_without_the_block(synthetic_model: MakeModel) -> None:
     if model.hyperparams.n_nextn:
         pytest.skip("this model has an MTP block")
     with pytest.raises(NativeError, match="no MTP block"):
-        NativeEngine(model, CONFIG)
+        NativeEngine(model, config())

@@ -24,9 +24,12 @@ __device__ __forceinline__ const AttentionItem *item_of_turn(const StepArgs &s, 
     return index < s.n_attention_items ? s.attention + index : nullptr;
 }
 
-// By one thread.
+// By one thread. The items of drafts change within a launch.
 __device__ __forceinline__ void copy_item(AttentionItem &to, const AttentionItem *from) {
-    to = from ? *from : AttentionItem{};
+    to = {};
+#pragma unroll
+    for (int i = 0; from && i < static_cast<int>(sizeof(AttentionItem) / sizeof(int4)); ++i)
+        reinterpret_cast<int4 *>(&to)[i] = __ldcg(reinterpret_cast<const int4 *>(from) + i);
 }
 
 // The same, which is there after the next wait_for_item() of that thread.

@@ -15,7 +15,9 @@
 
 namespace pj::cuda {
 
-__device__ __forceinline__ int gemm_rows(const StepArgs &s, int all_rows) { return all_rows ? s.n_rows : s.n_selected; }
+__device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
+    return rows == kRowsAll ? s.n_rows : rows == kRowsSelected ? s.n_selected : s.draft.n;
+}
 
 // Row tiles that share one read of the weights. In wide steps eight, unless half of that deals the items
 // much more evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
@@ -227,7 +229,7 @@ using Tiles = std::integral_constant<int, kTiles>;
 template <int kFormat>
 __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm, const ByteRing &weights,
                                                const SlotRing &acts, RingUses &uses) {
-    const int n_rows = gemm_rows(s, gemm.all_rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
+    const int n_rows = gemm_rows(s, gemm.rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
     const auto run = [&](auto n_tiles, auto wide) {
         uses = gemm_tiled<kFormat, n_tiles, wide>(s, gemm, n_rows, weights, acts, uses);
     };

@@ -21,6 +21,12 @@ __device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &ge
            out % kUnitOutputs;
 }
 
+// The row of the matrix that gives an output. A block may reach beyond the last one.
+__device__ __forceinline__ int64_t source_output(const StepArgs &s, const Gemm &gemm, int out) {
+    if (!gemm.mapped) return out;
+    return min(__ldg(s.draft.head_blocks + out / kUnitOutputs) * kUnitOutputs + out % kUnitOutputs, s.shape.n_vocab - 1);
+}
+
 constexpr int kGenericRows = 8;
 constexpr int kGenericSpan = 256;  // inputs between two looks at the rows: 8 per lane
 
@@ -54,7 +60,7 @@ __device__ __forceinline__ void gemm_raw(const StepArgs &s, const Gemm &gemm, in
     for (int item = blockIdx.x * kConsumerWarps + warp; item < n_items; item += gridDim.x * kConsumerWarps) {
         const int out = item % gemm.n_out, first_row = item / gemm.n_out * kGenericRows;
         const int n_rows = min(kGenericRows, n_all_rows - first_row);
-        const uint8_t *w = gemm.raw + out * row_bytes;
+        const uint8_t *w = gemm.raw + source_output(s, gemm, out) * row_bytes;
         const float *x = s.buf.act_f32 + static_cast<int64_t>(first_row) * gemm.n_in;
         float acc[kGenericRows] = {};
         for (int first = 0; first < gemm.n_in;

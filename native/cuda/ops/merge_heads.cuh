@@ -29,7 +29,7 @@ __device__ __forceinline__ MergeItem merge_item(const StepArgs &s, int index) {
     const bool apart = plan.partial >= 0;
     item.part = apart ? partials_of(s, plan, item.row - s.seqs[sequence].row_begin, item.head)
                       : head_of(s, item.row, item.head);
-    item.n = apart ? segment_of(__ldg(s.row_position + item.row)) + 1 : 0;
+    item.n = apart ? segment_of(__ldcg(s.row_position + item.row)) + 1 : 0;
     return item;
 }
 

@@ -34,11 +34,11 @@ __device__ __forceinline__ RotateItem rotate_item(const StepArgs &s, const Op &o
         const int column = (lane & 3) * 4;
         const float4 *cos = reinterpret_cast<const float4 *>(s.cos + item.row * 32 + column);
         const float4 *sin = reinterpret_cast<const float4 *>(s.sin + item.row * 32 + column);
-        item.cos = make_lane8(__ldg(cos), __ldg(cos + 4));
-        item.sin = make_lane8(__ldg(sin), __ldg(sin + 4));
+        item.cos = make_lane8(__ldcg(cos), __ldcg(cos + 4));
+        item.sin = make_lane8(__ldcg(sin), __ldcg(sin + 4));
     }
     if (item.head >= n_q) {
-        item.position = __ldg(s.row_position + item.row);
+        item.position = __ldcg(s.row_position + item.row);
         item.place = kv_place(s, s.page_table + s.seqs[s.row_seq[item.row]].page_begin, item.position);
     }
     return item;

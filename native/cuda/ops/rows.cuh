@@ -171,26 +171,6 @@ __device__ __noinline__ void op_select(const StepArgs &s, const Op &op, const Wa
     });
 }
 
-// act = quantised [norm(embedding) ; norm(hidden of the position before)]
-template <class Wait>
-__device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op, const Wait &wait) {
-    wait();
-    const int groups = s.shape.n_embd / 256;
-    for_each_warp(s.n_rows * 2, [&](int item, int lane) {
-        const int row = static_cast<int>(item / 2), second = static_cast<int>(item % 2);
-        const float *source = (second ? s.row_hidden : s.row_embedding) + static_cast<int64_t>(row) * s.shape.n_embd;
-        const float *weight = second ? op.norm2 : op.norm;
-        float sum = 0;
-        for (int group = 0; group < groups; ++group) sum += square_sum(load256(source + group * 256, lane));
-        const float factor = 1.0f / sqrtf(sum / s.shape.n_embd + s.shape.rms_eps);
-        for (int group = 0; group < groups; ++group) {
-            const Lane8 h =
-                multiply(scale(load256(source + group * 256, lane), factor), load256(weight + group * 256, lane));
-            quantize(s, op, row, second * groups + group, h, lane);
-        }
-    });
-}
-
 // Larger value first, then the lower index: one 64-bit maximum decides.
 __device__ __forceinline__ unsigned long long argmax_key(float value, int index) {
     const uint32_t bits = __float_as_uint(value);

@@ -74,7 +74,7 @@ struct Range {
 Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
     const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
-    const int64_t rows = g.all_rows ? limits.max_rows : limits.max_selected;
+    const int64_t rows = g.rows == kRowsAll ? limits.max_rows : limits.max_selected;
     return {g.out,
             g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
 }
@@ -203,10 +203,31 @@ void check_launches(const Gemm &g, const ProgramLimits &limits) {
               limits.max_rows);
 }
 
+// Where steps with drafts may end, and which rows their passes have.
+void check_drafts(const Program &p, int n_passes) {
+    CHECK(p.ops[p.n_keys - 1].kind == OpKind::kRotate, "keys");
+    CHECK(static_cast<int>(p.pass_ends.size()) == n_passes, "%zu passes", p.pass_ends.size());
+    int begin = 0;
+    for (int pass = 0; pass < n_passes; ++pass) {
+        const int end = p.pass_ends[pass];
+        CHECK(p.ops[end - 1].kind == OpKind::kDraft && p.ops[end - 1].layer == pass, "end of pass %d", pass);
+        for (int i = begin; i < end; ++i) {
+            const Op &op = p.ops[i];
+            const bool is_head = i >= end - 4;
+            CHECK(!(op.flags & kOpDrafting) == (pass == 0 && !is_head), "rows of op %d", i);
+            for (int k = 0; k < op.n_gemms; ++k)
+                CHECK((op.gemm[k].rows == kRowsDrafting) == (pass > 0 || is_head), "rows of the matrices of op %d", i);
+        }
+        const Gemm &head = p.ops[end - 3].gemm[0];
+        CHECK(head.mapped && head.n_out == 6400, "the head of pass %d has %d outputs", pass, head.n_out);
+        begin = end;
+    }
+}
+
 void check_model(int n_cta, int max_rows, bool print) {
     const Model model = model_27b_width();
     const Weights weights(model);
-    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32)};
+    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32), 3, 100};
     const Programs sized = compile_programs(model, weights, limits, {});
     // Addresses only; nothing is read or written.
     float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
@@ -215,7 +236,7 @@ void check_model(int n_cta, int max_rows, bool print) {
     CHECK(p.n_attention_layers == 2 && p.n_gdn_layers == 3, "%d %d", p.n_attention_layers, p.n_gdn_layers);
     CHECK(p.act_width == 17408 && p.act_f32_width == 17408, "%d %d", p.act_width, p.act_f32_width);
     const float *const end = memory.between + p.between_floats;
-    for (const Program *program : {&p.trunk, &p.mtp}) {
+    for (const Program *program : {&p.trunk, &p.mtp, &p.reading, &p.drafting}) {
         check_lifetimes(*program, limits);
         check_barriers(*program);
         check_tasks(*program);
@@ -223,12 +244,14 @@ void check_model(int n_cta, int max_rows, bool print) {
         for (const Op &op : program->ops)
             for (int k = 0; k < op.n_gemms; ++k)
                 CHECK(written(op.gemm[k], limits).end <= end, "products beyond their memory");
-        CHECK(program->ops[program->n_body].kind == OpKind::kSelect, "body");
+        if (program != &p.reading) CHECK(program->ops[program->n_body].kind == OpKind::kSelect, "body");
         for (const Op &op : program->ops) {
             check_shares(op, n_cta);
             for (int k = 0; k < op.n_gemms; ++k) check_launches(op.gemm[k], limits);
         }
     }
+    CHECK(p.reading.ops.back().kind == OpKind::kRotate, "a prompt ends with keys and values");
+    check_drafts(p.drafting, limits.max_draft);
     CHECK(p.trunk_rest.ops.size() == 4, "rest");
     CHECK(p.trunk.ops.back().kind == OpKind::kSample, "steps without samples leave out the last op");
     check_tasks(p.trunk_rest);

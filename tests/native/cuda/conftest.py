@@ -17,9 +17,23 @@ import pytest
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
 from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
-from tests.native import test_batch_invariance, test_mtp, test_sampling, test_speculative_rows, test_states_and_pages
+from tests.native import (
+    test_batch_invariance,
+    test_drafts,
+    test_mtp,
+    test_sampling,
+    test_speculative_rows,
+    test_states_and_pages,
+)
 
-SHARED_MODULES = (test_batch_invariance, test_mtp, test_sampling, test_speculative_rows, test_states_and_pages)
+SHARED_MODULES = (
+    test_batch_invariance,
+    test_drafts,
+    test_mtp,
+    test_sampling,
+    test_speculative_rows,
+    test_states_and_pages,
+)
 cuda_config = partial(EngineConfig, device="cuda")
 
 
