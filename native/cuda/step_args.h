@@ -95,7 +95,7 @@ struct DraftSeq {
     int32_t n_verify;  // rows behind it to verify
     int32_t n_draft;
     int32_t sample;          // in StepArgs::samples; -1: drafts are the best ids
-    int32_t first_position;  // of the rotations in cos_table
+    int32_t first_position;  // of the row, and of the rotations in cos_table
 };
 
 // What kNextRows finds: the row that was accepted last, and how many drafts before it.

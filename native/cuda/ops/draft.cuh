@@ -104,7 +104,7 @@ __device__ __forceinline__ float draft_probability(const StepArgs &s, int i, int
 // Where the next pass's row is, by all consumers. Pages reach as far as drafts are wanted.
 __device__ __forceinline__ void move_on(const StepArgs &s, const DraftSeq &seq, int i, int pass) {
     const DraftArgs &d = s.draft;
-    const int before = pass ? __ldcg(d.position + i) : __ldcg(s.row_position + __ldcg(&d.places[i].row));
+    const int before = pass ? __ldcg(d.position + i) : seq.first_position + __ldcg(&d.places[i].n_right);
     const int position = before + (pass < seq.n_draft), half = s.shape.rope_dim / 2;
     const int from = (i * kDraftSpan + position - seq.first_position) * half;
     for (int t = threadIdx.x; t < half; t += kTeamThreads) {
