@@ -129,6 +129,7 @@ def draw(candidates: Candidates, seed: int, index: int) -> tuple[int, Float32Arr
     """
     weights: Float32Array = np.exp(candidates.logits - candidates.logits.max())
     tokens = np.arange(len(candidates)) if candidates.ids is None else candidates.ids
+    arrivals = exponentials(seed, index, tokens)
     with np.errstate(divide="ignore"):
-        arrivals = exponentials(seed, index, tokens) / weights  # never where a weight is 0
+        arrivals /= weights  # never where a weight is 0
     return int(arrivals.argmin()), weights

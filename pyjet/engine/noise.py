@@ -16,18 +16,27 @@ _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 def exponentials(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     """float64[n] with mean 1, one for each token id: -ln(u), u an odd multiple of 2**-53, so neither 0 nor 1."""
-    odd = noise_bits(seed, index, tokens) >> np.uint64(11) | np.uint64(1)
-    times: npt.NDArray[np.float64] = -np.log(odd.astype(np.float64) * 2.0**-53)
-    return times
+    odd = noise_bits(seed, index, tokens)
+    odd >>= np.uint64(11)
+    odd |= np.uint64(1)
+    times = odd.astype(np.float64)
+    times *= 2.0**-53
+    np.log(times, out=times)
+    return np.negative(times, out=times)
 
 
 def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
-    """uint64[n]: a hash of seed (64 bits), index (>= 0) and each token id."""
-    state = _mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK)
-    x = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA) + np.uint64(state)
-    x = (x ^ x >> np.uint64(30)) * np.uint64(_FACTORS[0])
-    x = (x ^ x >> np.uint64(27)) * np.uint64(_FACTORS[1])
-    return x ^ x >> np.uint64(31)
+    """uint64[n]: a hash of seed (64 bits), index (>= 0) and each token id. In place: it may be a whole vocabulary."""
+    x = tokens.astype(np.uint64)
+    x += np.uint64(1)
+    x *= np.uint64(_GAMMA)
+    x += np.uint64(_mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK))
+    shifted = np.empty_like(x)
+    for shift, factor in zip((30, 27), _FACTORS, strict=True):
+        x ^= np.right_shift(x, np.uint64(shift), out=shifted)
+        x *= np.uint64(factor)
+    x ^= np.right_shift(x, np.uint64(31), out=shifted)
+    return x
 
 
 def _mixed(x: int) -> int:
