@@ -145,8 +145,9 @@ void CpuEngine::draft_tokens(const pj_step_in &in, const std::vector<Drafting> &
     const PackedMtp &mtp = weights_.mtp[0];
     const PackedMatrix &head = mtp.own_head.empty() ? weights_.output : mtp.own_head;
     const int n = shape_.n_embd, n_wanted = static_cast<int>(wanted.size()), n_vocab = shape_.n_vocab;
-    const DraftIds ids = {draft_low_ids(config_, n_vocab), in.draft_blocks, in.n_draft_blocks};
-    const int n_ids = ids.n_ids();
+    const int n_low = draft_low_ids(config_, n_vocab);
+    const DraftIds ids = {n_low, in.draft_blocks, n_low < n_vocab ? in.n_draft_blocks : 0};
+    const int n_ids = ids.n_logits(n_vocab);
     timer_.run(Op::kHead, [&] {
         ws_.input.bind(ws_.hidden.data(), n, n, head.form());
         pool_.for_each(n_wanted, [&](int i) { ws_.input.quantize_row(kernels_, i); });
@@ -173,15 +174,13 @@ void CpuEngine::draft_tokens(const pj_step_in &in, const std::vector<Drafting> &
 // token that many places on.
 int CpuEngine::draft_index(const pj_step_in &in, const pj_seq &seq, int places, const DraftIds &ids,
                            float *logits) const {
-#if 0
     if (seq.draft_sample >= 0) {
         SampleRow row = sample_params(in.samples[seq.draft_sample], shape_.n_vocab, in.counts, in.biases);
         row.index += places;
-        const int token = sample(logits, ids.n_ids(), row, ids);
+        const int token = sample(logits, shape_.n_vocab, row, ids);
         if (token >= 0) return ids.index_of(token);
     }
-#endif
-    return static_cast<int>(std::max_element(logits, logits + ids.n_ids()) - logits);
+    return static_cast<int>(std::max_element(logits, logits + ids.n_logits(shape_.n_vocab)) - logits);
 }
 
 }  // namespace pj::cpu

@@ -77,7 +77,7 @@ void CudaEngine::add_head_blocks(const pj_step_in &in, DraftArgs &d) {
     d.ids = {n_low, device + low_blocks, n_low < shape_.n_vocab ? in.n_draft_blocks : 0};
     std::copy_n(in.draft_blocks, d.ids.n_blocks, blocks + low_blocks);
     d.head_blocks = device;
-    d.n_chunks = (d.ids.n_ids() + kChunkIds - 1) / kChunkIds;
+    d.n_chunks = (d.ids.n_logits(shape_.n_vocab) + kChunkIds - 1) / kChunkIds;
     unsigned long long *best;
     std::fill_n(blob_.reserve<unsigned long long>(PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS, &best),
                 PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS, 0ull);

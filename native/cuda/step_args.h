@@ -125,7 +125,7 @@ struct DraftArgs {
     // Rows for kMtpInput [max_rows][n_embd], and sums of squares of each 256 of their columns: of all embeddings, then
     // of all hidden rows
     float *embedding, *hidden, *squares;
-    float *logits;          // [n][ids.n_ids()]
+    float *logits;          // [n][ids.n_logits()]
     float2 *chunks;         // [n][n_chunks] largest logit, sum of exponentials
     unsigned long long *best;  // [PJ_MAX_DRAFT][PJ_MAX_DRAFT_ROWS] as Buffers::best, zero before a launch
     int32_t *tokens;        // [n][PJ_MAX_DRAFT]

@@ -29,19 +29,20 @@ class SampleRows:
             self._samples[i] = sampler.device_sample
             self._samples["count_begin"][i] = self._samples["bias_begin"][i] = begin
             self._samples["n_biases"][i] = n_biases
+            self._samples["seed"][i] = sampler.seed
         self.update()
         n = len(samplers)
         n_entries = n * MAX_SAMPLE_TOKENS
         return self._samples[:n], self._counts[:n_entries], self._biases[:n_entries]
 
     def update(self) -> None:
-        """What is another for every token: the random numbers, and the tokens that are penalised."""
+        """What is another for every token: its index, and the tokens that are penalised."""
         if not self._samplers:
             return
         n = len(self._samplers)
-        self._samples["uniform"][:n] = [sampler.uniform() for sampler in self._samplers]
+        self._samples["index"][:n] = [sampler.index for sampler in self._samplers]
         for i, sampler in enumerate(self._samplers):
-            if (counts := sampler.counts()) is not None:
+            if (counts := sampler.counts_after(())) is not None:
                 begin = i * MAX_SAMPLE_TOKENS
                 self._counts[begin : begin + len(counts)] = counts
                 self._samples["n_counts"][i] = len(counts)

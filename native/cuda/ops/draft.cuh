@@ -48,7 +48,7 @@ template <class Wait>
 __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
     const DraftArgs &d = s.draft;
-    const int n_ids = d.ids.n_ids();
+    const int n_ids = d.ids.n_logits(s.shape.n_vocab);
     for_each_warp(d.n * d.n_chunks, [&](int item, int lane) {
         const RowGroup at(item, d.n_chunks);  // a chunk of a row
         const int first = at.group * kDraftChunk, last = min(first + kDraftChunk, n_ids);
@@ -76,16 +76,14 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
 // By all consumers; the same for all of them.
 __device__ __forceinline__ int draft_token(const StepArgs &s, const DraftSeq &seq, int i, int pass) {
     const DraftArgs &d = s.draft;
-#if 0
     if (seq.sample >= 0) {
         SampleRow row = s.samples[seq.sample];
         row.index += __ldcg(&d.places[i].n_right) + pass + 1;
         SampleScratch &scratch = *reinterpret_cast<SampleScratch *>(scratch_memory());
-        float *const logits = d.logits + int64_t{i} * d.ids.n_ids();
-        const int token = sample_row(ConsumerTeam(), scratch, logits, d.ids.n_ids(), row, d.ids);
+        float *const logits = d.logits + int64_t{i} * d.ids.n_logits(s.shape.n_vocab);
+        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row, d.ids);
         if (token >= 0) return token;
     }
-#endif
     return static_cast<int>(~static_cast<uint32_t>(__ldcg(d.best + pass * PJ_MAX_DRAFT_ROWS + i)));
 }
 
@@ -98,7 +96,7 @@ __device__ __forceinline__ float draft_probability(const StepArgs &s, int i, int
         all.add({part.x, part.y});
     }
     all = of_warp(all);
-    return expf(__ldcg(d.logits + int64_t{i} * d.ids.n_ids() + d.ids.index_of(token)) - all.largest) / all.sum;
+    return expf(__ldcg(d.logits + int64_t{i} * d.ids.n_logits(s.shape.n_vocab) + d.ids.index_of(token)) - all.largest) / all.sum;
 }
 
 // Where the next pass's row is, by all consumers. Pages reach as far as drafts are wanted.
