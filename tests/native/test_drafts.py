@@ -8,7 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, EngineConfig, NativeEngine, NativeError, StepBatch, StepResult
+from pyjet.native import (
+    ROW_ARGMAX,
+    ROW_HIDDEN,
+    ROW_LOGITS,
+    ROW_SAMPLE,
+    SAMPLE_DTYPE,
+    EngineConfig,
+    NativeEngine,
+    NativeError,
+    StepBatch,
+    StepResult,
+    sample_row,
+)
+from pyjet.native.samples import no_biases, no_counts
 from pyjet.native.structs import MAX_DRAFT
 from tests.native.conftest import MakeModel
 from tests.support.native_steps import Part, make_batch, same_bits
@@ -57,16 +70,22 @@ class Reference:
 
     def drafts(self, tokens: list[int], n: int) -> list[int]:
         """``n`` drafts after ``tokens``, the last of which the model has chosen."""
-        part = Part(tokens[:-1], 0, self.slot, self.pages, flags=ROW_HIDDEN)
-        hidden = self.engine.step(make_batch(part)).hidden.copy()
-        rows = Part(tokens[1:], 0, self.slot, self.pages, flags=ROW_ARGMAX | ROW_HIDDEN, reset=False)
         out: list[int] = []
-        for position in range(len(tokens) - 2, len(tokens) - 2 + n):
-            result = self.engine.mtp(make_batch(rows), hidden)
-            out.append(int(result.argmax[-1]))
-            hidden = result.hidden[-1:].copy()
-            rows = Part(out[-1:], position + 1, self.slot, self.pages, flags=ROW_ARGMAX | ROW_HIDDEN, reset=False)
+        while len(out) < n:
+            out.append(int(np.argmax(self.logits([*tokens, *out], len(tokens)))))
         return out
+
+    def logits(self, tokens: list[int], n_known: int) -> np.ndarray:
+        """The MTP block's logits after ``tokens``, of which those from ``n_known`` on are drafts of its own."""
+        part = Part(tokens[: n_known - 1], 0, self.slot, self.pages, flags=ROW_HIDDEN)
+        hidden = self.engine.step(make_batch(part)).hidden.copy()
+        flags = ROW_LOGITS | ROW_HIDDEN
+        rows = Part(tokens[1:n_known], 0, self.slot, self.pages, flags=flags, reset=False)
+        result = self.engine.mtp(make_batch(rows), hidden)
+        for position in range(n_known - 1, len(tokens) - 1):
+            rows = Part([tokens[position + 1]], position, self.slot, self.pages, flags=flags, reset=False)
+            result = self.engine.mtp(make_batch(rows), result.hidden[-1:].copy())
+        return result.logits[-1].copy()
 
 
 def wanted_drafts(result: StepResult, index: int, n: int) -> list[int]:
@@ -107,6 +126,57 @@ def greedy(engine: NativeEngine, tokens: list[int], n: int) -> list[int]:
         batch.row_flags[-1] = ROW_ARGMAX
         out.append(int(engine.step(batch).argmax[-1]))
     return out[len(tokens) :]
+
+
+def sample(seed: int, index: int) -> np.ndarray:
+    """pj_sample of the server's defaults with a higher temperature."""
+    record = np.zeros(1, SAMPLE_DTYPE)
+    record["seed"], record["index"] = seed, index
+    record["top_p"], record["min_p"], record["top_k"], record["temperature"] = 0.95, 0.05, 40, 1.2
+    record["repeat_penalty"] = 1.0
+    return record
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_drafts(engine: NativeEngine, seed: int) -> None:
+    """A draft is what the MTP block's logits give to the sample of its place in the answer."""
+    reference = Reference(engine)
+    part = Part(TEXT, 0, 0, range(8), flags=ROW_SAMPLE, n_draft=3)
+    batch = replace(drafting_batch(part, following=[[*TEXT[1:], -1]]), samples=sample(seed, 5))
+    batch.seqs["draft_sample"] = 0
+    result = engine.step(batch)
+    drafts = wanted_drafts(result, 0, 3)
+    tokens = [*TEXT, int(result.sampled[-1])]
+    for i, draft in enumerate(drafts):
+        logits = reference.logits([*tokens, *drafts[:i]], len(tokens))
+        assert draft == sample_row(logits, sample(seed, 6 + i), no_counts(), no_biases())
+
+
+@pytest.mark.parametrize("n_right", range(3))
+def test_drawn_drafts_after_a_verified_row(engine: NativeEngine, n_right: int) -> None:
+    tokens = list(TEXT)
+    for i in range(3):
+        tokens.append(sampled_after(engine, tokens, sample(9, i)))
+    read(engine, TEXT)
+    newest, right = tokens[len(TEXT)], tokens[len(TEXT) + 1 :]
+    drafts = [token if i < n_right else (token + 1) % 7424 for i, token in enumerate(right)]
+    part = Part([newest, *drafts], len(TEXT), 0, range(8), n_spec=2, flags=ROW_SAMPLE, n_verify=2, n_draft=2)
+    samples = np.concatenate([sample(9, 1 + i) for i in range(3)])
+    batch = replace(drafting_batch(part, following=[[-1] * 3]), samples=samples)
+    batch.seqs["draft_sample"] = 0
+    result = engine.step(batch)
+    assert result.sampled[:n_right].tolist() == right[:n_right]
+    known = [*tokens[: len(TEXT) + 1 + n_right], int(result.sampled[n_right])]
+    made = wanted_drafts(result, 0, 2)
+    for i, draft in enumerate(made):
+        logits = Reference(engine).logits([*known, *made[:i]], len(known))
+        assert draft == sample_row(logits, sample(9, 2 + n_right + i), no_counts(), no_biases())
+
+
+def sampled_after(engine: NativeEngine, tokens: list[int], record: np.ndarray) -> int:
+    batch = make_batch(Part(tokens, 0, 1, range(8, 16), flags=0))
+    batch.row_flags[-1] = ROW_SAMPLE
+    return int(engine.step(replace(batch, samples=record)).sampled[-1])
 
 
 def test_several_sequences_beside_a_prompt(engine: NativeEngine) -> None:
