@@ -316,8 +316,7 @@ class Compiler {
     Product gemm_residual(const Matrix &m) {
         int64_t offset = 0;
         Shares at = shares({&m});
-        const Product product =
-            add_gemm(add(OpKind::kGemm), m, at, memory_.residual, &offset, rows_, Factor::kApplied);
+        const Product product = add_gemm(add(OpKind::kGemm), m, at, memory_.residual, &offset, rows_, Factor::kApplied);
         out_.residual_floats = std::max(out_.residual_floats, offset);
         barrier();
         return product;
@@ -444,7 +443,7 @@ class Compiler {
     std::vector<LoadTask> tasks_;
     std::map<std::array<int, 3>, size_t> tables_;  // by blocks, units of a block and CTAs
     int next_cta_ = 0;
-    GemmRows rows_ = kRowsAll;  // of the block's matrices
+    GemmRows rows_ = kRowsAll;     // of the block's matrices
     int n_body_ = 0, n_keys_ = 0;  // ops before the head, and up to the newest keys and values
     int mtp_layer_ = -1;
     Product residual_ = {};  // waits to be added to x; row_stride 0: nothing does
@@ -477,7 +476,9 @@ void append_gemm(std::string &text, const Gemm &g) {
     const TypeTraits *traits = type_traits(g.type);
     append(text, " [%d x %d %s/%s, %d units, %d CTAs from %d%s]", g.n_out, g.n_in, traits ? traits->name : "?",
            formats[g.format], g.n_blocks * g.k_units, g.n_ctas, g.first_cta,
-           g.rows == kRowsAll ? "" : g.rows == kRowsSelected ? ", selected rows" : ", drafting rows");
+           g.rows == kRowsAll        ? ""
+           : g.rows == kRowsSelected ? ", selected rows"
+                                     : ", drafting rows");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace pj::cuda {
 struct ProgramLimits {
     int n_cta;
     int max_rows;
-    int max_selected;  // rows that pass the head in one launch
+    int max_selected;        // rows that pass the head in one launch
     int max_draft = 0;       // passes of the draft head
     int n_draft_blocks = 0;  // of 64 ids, that it scores
 };
@@ -45,8 +45,8 @@ struct Program {
 struct Programs {
     Program trunk, mtp;                               // mtp is empty without an MTP block
     Program trunk_rest, mtp_rest;                     // kSelect and all after it for selected rows beyond max_selected
-    Program reading;   // the trunk without a head, and the MTP block's keys and values
-    Program drafting;  // the trunk, then the MTP block and drafts
+    Program reading;                                  // the trunk without a head, and the MTP block's keys and values
+    Program drafting;                                 // the trunk, then the MTP block and drafts
     std::vector<PieceSpan> pieces;                    // of every shape of matrix
     int64_t residual_floats = 0, between_floats = 0;  // needed of ProductMemory
     int act_width = 0;                                // widest quantised input

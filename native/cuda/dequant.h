@@ -19,12 +19,12 @@ namespace pj::cuda {
 
 // As TypeTraits::block_elements and block_bytes, for the compiler.
 template <int32_t kType>
-constexpr int kRawElements = kType == GGML_F32 || kType == GGML_F16 || kType == GGML_BF16       ? 1
-                             : kType == GGML_Q2_K || kType == GGML_Q3_K || kType == GGML_Q4_K ||
-                                               kType == GGML_Q5_K || kType == GGML_Q6_K || kType == GGML_IQ4_XS
-                                           ? 256
-                                          
-                                                                                                : 32;
+constexpr int kRawElements = kType == GGML_F32 || kType == GGML_F16 || kType == GGML_BF16 ? 1
+                             : kType == GGML_Q2_K || kType == GGML_Q3_K || kType == GGML_Q4_K || kType == GGML_Q5_K ||
+                                     kType == GGML_Q6_K || kType == GGML_IQ4_XS
+                                 ? 256
+
+                                 : 32;
 template <int32_t kType>
 constexpr int kRawBytes = kType == GGML_F32      ? 4
                           : kType == GGML_F16    ? 2

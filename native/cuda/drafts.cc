@@ -1,6 +1,5 @@
 // The drafts' part of a launch: which sequences want some, where their rows may be, and what comes back.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "core/rope.h"
@@ -10,8 +9,6 @@
 namespace pj::cuda {
 
 namespace {
-
-constexpr int kChunkIds = 1024;  // ops/draft.cuh
 
 // Tiles of columns of one row, times segments of the longest context.
 size_t most_draft_items(const pj_config &c, const Shape &shape) {
@@ -31,8 +28,7 @@ size_t most_draft_bytes(size_t rows, const pj_config &c, const Shape &shape) {
            StepBlob::size_of<DraftSeq>(seqs) + StepBlob::size_of<DraftPlace>(seqs) +
            2 * StepBlob::size_of<int32_t>(seqs) + 2 * StepBlob::size_of<float>(seqs * half * (kDraftSpan + 1)) +
            2 * StepBlob::size_of<float>(seqs * half) + StepBlob::size_of<AttentionItem>(most_draft_items(c, shape)) +
-           StepBlob::size_of<unsigned long long>(PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS) +
-           StepBlob::size_of<int32_t>(2 * PJ_MAX_DRAFT * seqs) + StepBlob::size_of<pj_seq>(seqs) +
+           StepBlob::size_of<unsigned long long>(PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS) + StepBlob::size_of<pj_seq>(seqs) +
            StepBlob::size_of<SeqPlan>(seqs);
 }
 
@@ -53,7 +49,6 @@ void CudaEngine::add_drafts(const pj_step_in &in, const WantedRows &wanted, Step
 }
 
 void CudaEngine::add_draft_rows(const pj_step_in &in, const WantedRows &wanted, DraftArgs &d) {
-    d.row_token = blob_.add(in.row_token, in.n_rows);
     d.row_next = blob_.add(in.row_next, in.n_rows);
     int32_t *device;
     int32_t *const selected = blob_.reserve<int32_t>(in.n_rows, &device);
@@ -77,7 +72,7 @@ void CudaEngine::add_head_blocks(const pj_step_in &in, DraftArgs &d) {
     d.ids = {n_low, device + low_blocks, n_low < shape_.n_vocab ? in.n_draft_blocks : 0};
     std::copy_n(in.draft_blocks, d.ids.n_blocks, blocks + low_blocks);
     d.head_blocks = device;
-    d.n_chunks = (d.ids.n_logits(shape_.n_vocab) + kChunkIds - 1) / kChunkIds;
+    d.n_chunks = (d.ids.n_logits(shape_.n_vocab) + kDraftChunkIds - 1) / kDraftChunkIds;
     unsigned long long *best;
     std::fill_n(blob_.reserve<unsigned long long>(PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS, &best),
                 PJ_MAX_DRAFT * PJ_MAX_DRAFT_ROWS, 0ull);
@@ -98,9 +93,8 @@ void CudaEngine::add_draft_seqs(const pj_step_in &in, DraftArgs &d) {
     d.sin_table = device;
     blob_.reserve<float>(d.n * half, &d.cos);
     blob_.reserve<float>(d.n * half, &d.sin);
-    blob_.reserve<int32_t>(2 * PJ_MAX_DRAFT * d.n, &d.tokens);
-    d.probs = reinterpret_cast<float *>(d.tokens + PJ_MAX_DRAFT * d.n);
-    device_drafts_ = d.tokens;
+    d.tokens = device_output_->tokens;
+    d.probs = device_output_->probs;
     for (int i = 0; i < d.n; ++i) {
         const pj_seq &seq = in.seqs[drafting_[i]];
         const int row = seq.row_begin + seq.n_rows - 1 - seq.n_verify, position = in.row_position[row];
@@ -149,11 +143,11 @@ void CudaEngine::add_draft_plan(const pj_step_in &in, StepArgs *args) {
 void CudaEngine::fetch_drafts(const pj_step_in &in, pj_step_out &out) const {
     if (out.drafts) std::fill_n(out.drafts, in.n_seqs * PJ_MAX_DRAFT, -1);
     const int n = static_cast<int>(drafting_.size());
-    const int32_t *const tokens = draft_out_.data(), *const probs = tokens + n * PJ_MAX_DRAFT;
+    const LaunchOutput &output = *output_.data();
     for (int i = 0; i < n; ++i) {
         const int seq = drafting_[i], n_draft = in.seqs[seq].n_draft;
-        std::copy_n(tokens + i * PJ_MAX_DRAFT, n_draft, out.drafts + seq * PJ_MAX_DRAFT);
-        std::memcpy(out.draft_probs + seq * PJ_MAX_DRAFT, probs + i * PJ_MAX_DRAFT, n_draft * sizeof(float));
+        std::copy_n(output.tokens + i * PJ_MAX_DRAFT, n_draft, out.drafts + seq * PJ_MAX_DRAFT);
+        std::copy_n(output.probs + i * PJ_MAX_DRAFT, n_draft, out.draft_probs + seq * PJ_MAX_DRAFT);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <thread>
 
@@ -61,19 +62,17 @@ void for_rows(int n_rows, const Body &body) {
 
 // Tokens that samples change, and room for their logits before.
 size_t sample_bytes(const SampleRange &samples) {
-    return StepBlob::size_of<SampleRow>(samples.n) + StepBlob::size_of<int32_t>(samples.n) +
-           StepBlob::size_of<pj_token_count>(samples.n_counts) + StepBlob::size_of<pj_token_bias>(samples.n_biases) +
+    return StepBlob::size_of<SampleRow>(samples.n) + StepBlob::size_of<pj_token_count>(samples.n_counts) +
+           StepBlob::size_of<pj_token_bias>(samples.n_biases) +
            StepBlob::size_of<float>(samples.n_counts + samples.n_biases);
 }
 
 // What the host sends with a step.
-size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attention, const Shape &shape,
-                  int max_selected) {
+size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attention, const Shape &shape) {
     return StepBlob::size_of<StepArgs>(2) + StepBlob::size_of<uint32_t>(kBarrierWords) +
-           StepBlob::size_of<unsigned long long>(max_selected) + 4 * StepBlob::size_of<int32_t>(rows) +
-           StepBlob::size_of<pj_seq>(seqs) + StepBlob::size_of<SeqPlan>(seqs) +
-           StepBlob::size_of<AttentionItem>(attention) + StepBlob::size_of<int32_t>(page_entries) +
-           2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
+           StepBlob::size_of<LaunchOutput>(1) + 4 * StepBlob::size_of<int32_t>(rows) + StepBlob::size_of<pj_seq>(seqs) +
+           StepBlob::size_of<SeqPlan>(seqs) + StepBlob::size_of<AttentionItem>(attention) +
+           StepBlob::size_of<int32_t>(page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
            2 * StepBlob::size_of<float>(rows * shape.n_embd);
 }
 
@@ -88,7 +87,7 @@ size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected,
     const int64_t attention = full_tiles / 8 + c.max_seqs * shape.n_head_kv * segments;
     const int samples = std::min(max_selected, most_samples(c));
     const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
-    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape, max_selected) +
+    return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape) +
            sample_bytes({0, samples, tokens, tokens}) + (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
 }
 
@@ -139,7 +138,7 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
         plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     samples_ = samples_between(in, wanted, first, n_selected);
-    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_, max_selected_) +
+    blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_) +
                 sample_bytes(samples_) + (in.row_next ? most_draft_bytes(in.n_rows, config_, shape_) : 0));
     blob_args_ = blob_.reserve<StepArgs>(2, &device_args_);
     StepArgs &a = blob_args_[0];
@@ -147,8 +146,10 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.op_clock = op_clock_.data();
     uint32_t *barrier = blob_.reserve<uint32_t>(kBarrierWords, &a.buf.barrier);
     std::fill_n(barrier, kBarrierWords, 0u);
-    std::fill_n(blob_.reserve<unsigned long long>(max_selected_, &a.buf.best), max_selected_, 0ull);
-    device_best_ = a.buf.best;
+    LaunchOutput *const output = blob_.reserve<LaunchOutput>(1, &device_output_);
+    std::fill_n(output->best, kMostSelected, 0ull);
+    a.buf.best = device_output_->best;
+    a.sampled = device_output_->sampled;
 
     const int32_t *selected = wanted.selected.data() + first;
     a.n_rows = in.n_rows;
@@ -204,7 +205,6 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
     pj_token_count *counts = blob_.reserve<pj_token_count>(samples_.n_counts, &device_counts);
     pj_token_bias *biases = blob_.reserve<pj_token_bias>(samples_.n_biases, &device_biases);
     blob_.reserve<float>(samples_.n_counts + samples_.n_biases, &before);
-    blob_.reserve<int32_t>(samples_.n, &device_sampled_);
     for (int i = 0; i < samples_.n; ++i) {
         SampleRow row = sample_params(in.samples[samples_.begin + i], shape_.n_vocab, in.counts, in.biases);
         row.logits_row = wanted.samples[samples_.begin + i] - first;
@@ -219,7 +219,6 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
         rows[i] = row;
     }
     a.samples = device_rows;
-    a.sampled = device_sampled_;
     a.n_samples = samples_.n;
 }
 
@@ -236,21 +235,26 @@ void CudaEngine::choose_launch(StepArgs &a) {
     shared_bytes_ = launch.shared_bytes;
 }
 
-// Embedding rows, rotations of the positions and hidden rows.
+// Embedding rows, unless the GPU has the table, rotations of the positions and hidden rows.
 void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
     const Matrix &table = in.kind == PJ_STEP_MTP ? mtp_embedding_ : embedding_;
     const int64_t n_embd = shape_.n_embd, half = shape_.rope_dim / 2;
     const int64_t stride = row_bytes(*type_traits(table.type), n_embd);
     float *device;
-    float *embedding = blob_.reserve<float>(in.n_rows * n_embd, &device);
-    a.row_embedding = device;
+    a.draft.row_token = blob_.add(in.row_token, in.n_rows);
+    float *embedding = nullptr;
+    if (in.kind == PJ_STEP_MTP || !base_.embeds) {
+        embedding = blob_.reserve<float>(in.n_rows * n_embd, &device);
+        a.row_embedding = device;
+    }
     float *cos = blob_.reserve<float>(in.n_rows * half, &device);
     a.cos = device;
     float *sin = blob_.reserve<float>(in.n_rows * half, &device);
     a.sin = device;
     for_rows(in.n_rows, [&](int row) {
-        dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
-                       embedding + row * n_embd);
+        if (embedding)
+            dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
+                           embedding + row * n_embd);
         rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
     });
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
@@ -263,9 +267,8 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     const auto copy = [&](void *host, const void *device, size_t bytes) {
         if (bytes) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), reading);
     };
-    copy(best_.data(), device_best_, n * sizeof(unsigned long long));
-    copy(sampled_.data(), device_sampled_, samples_.n * sizeof(int32_t));
-    copy(draft_out_.data(), device_drafts_, drafting_.size() * 2 * PJ_MAX_DRAFT * sizeof(int32_t));
+    LaunchOutput &output = *output_.data();
+    if (n > 0) copy(&output, device_output_, drafting_.empty() ? offsetof(LaunchOutput, tokens) : sizeof output);
     copy_logits(wanted, first, out, [&](int row) { return (in.row_flags[row] & PJ_ROW_LOGITS) != 0; });
     if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
     finish(reading);
@@ -273,10 +276,10 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     for (int i = 0; i < n; ++i) {
         const int row = wanted.selected[first + i];
         if (in.row_flags[row] & PJ_ROW_ARGMAX)
-            out.argmax[row] = static_cast<int32_t>(~static_cast<uint32_t>(best_.data()[i]));
+            out.argmax[row] = static_cast<int32_t>(~static_cast<uint32_t>(output.best[i]));
     }
     for (int i = 0; i < samples_.n; ++i)
-        out.sampled[wanted.selected[wanted.samples[samples_.begin + i]]] = sampled_.data()[i];
+        out.sampled[wanted.selected[wanted.samples[samples_.begin + i]]] = output.sampled[i];
     const auto is_unsettled = [&](int row) {
         return (in.row_flags[row] & (PJ_ROW_LOGITS | PJ_ROW_SAMPLE)) == PJ_ROW_SAMPLE && out.sampled[row] < 0;
     };

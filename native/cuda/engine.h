@@ -139,20 +139,16 @@ class CudaEngine final : public Engine {
     DeviceBuffer<ActTile> act_;
     DeviceBuffer<Op> ops_;
     DeviceBuffer<LoadTask> tasks_;
-    PinnedBuffer<unsigned long long> best_;
-    PinnedBuffer<int32_t> sampled_;
+    PinnedBuffer<LaunchOutput> output_;
     PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
-    PinnedBuffer<int32_t> draft_out_;    // tokens of all drafts, then the bits of their probabilities
     std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
-    int32_t *device_drafts_ = nullptr;
-    DeviceBuffer<long long> op_clock_;  // pj_config.profile only
+    DeviceBuffer<long long> op_clock_;   // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;
     // Of the last launch, in the blob.
     size_t shared_bytes_ = 0;
     StepArgs *blob_args_ = nullptr, *device_args_ = nullptr;
-    unsigned long long *device_best_ = nullptr;
-    int32_t *device_sampled_ = nullptr;
+    LaunchOutput *device_output_ = nullptr;
     SampleRange samples_;
     std::vector<int> pending_;
     Stream stream_;

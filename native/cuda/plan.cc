@@ -12,7 +12,6 @@ namespace pj::cuda {
 
 namespace {
 
-constexpr int kMaxSelected = 32;                         // rows of logits kept on the device at a time
 constexpr int64_t kMaxPartialFloats = 1 << 25;           // 128 MiB of attention partials
 constexpr size_t kStaticShared = 8 << 10;                // left for static shared memory and the driver
 constexpr uint64_t kDriverReserve = uint64_t{96} << 20;  // local memory of the kernels, allocation granularity
@@ -61,7 +60,8 @@ struct FloatPlan {
         hidden = take(rows * s.n_embd);
         gdn_rows = take(std::max(gdn_row_count(c, p) * pending_row_floats(s), draft_row_floats(s, c)));
         draft_logits = take(most_draft_rows(c) * 64LL * draft_blocks(s, c));
-        draft_chunks = take(most_draft_rows(c) * 2LL * ((64LL * draft_blocks(s, c) + 1023) / 1024));
+        draft_chunks =
+            take(most_draft_rows(c) * 2LL * ((64LL * draft_blocks(s, c) + kDraftChunkIds - 1) / kDraftChunkIds));
     }
 
     int64_t take(int64_t n) {
@@ -70,7 +70,8 @@ struct FloatPlan {
         return begin;
     }
 
-    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, draft_logits, draft_chunks, total = 0;
+    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, draft_logits, draft_chunks,
+        total = 0;
 };
 
 DeviceShape device_shape(const Shape &s, const Programs &p) {
@@ -123,7 +124,7 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
     : shape_(model.shape),
       config_(config),
       device_(open_checked(model.shape, config.device_index)),
-      max_selected_(std::min(config.max_rows, kMaxSelected)),
+      max_selected_(std::min(config.max_rows, kMostSelected)),
       embedding_(model.token_embd),
       mtp_embedding_(model.mtp.empty() ? Matrix{} : model.mtp[0].embedding),
       weights_(model),
@@ -231,8 +232,7 @@ void CudaEngine::allocate() {
     pieces_ = DeviceBuffer<PieceSpan>(programs_.pieces.size(), "the program");
     floats_ = DeviceBuffer<float>(f.total, "activations");
     act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
-    best_ = PinnedBuffer<unsigned long long>(max_selected_, "activations");
-    sampled_ = PinnedBuffer<int32_t>(max_selected_, "activations");
+    output_ = PinnedBuffer<LaunchOutput>(1, "activations");
     pool_ = DeviceBuffer<uint8_t>(static_cast<size_t>(kv_.page_bytes) * config_.n_pages, "the KV pages");
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
@@ -240,7 +240,6 @@ void CudaEngine::allocate() {
     if (config_.max_draft) {
         draft_table_ = PinnedBuffer<uint8_t>(mtp_embedding_.n_bytes, "the embedding table of the MTP block");
         std::memcpy(draft_table_.data(), mtp_embedding_.data, mtp_embedding_.n_bytes);
-        draft_out_ = PinnedBuffer<int32_t>(2 * PJ_MAX_DRAFT * most_draft_rows(config_), "drafts");
     }
     if (config_.profile) {
         op_clock_ = DeviceBuffer<long long>(programs_.most_ops() + 3, "op times");
@@ -302,6 +301,7 @@ void CudaEngine::fill_constants() {
     base_.k_rotation = kv_.k_rotation;
     base_.v_rotation = kv_.v_rotation;
     base_.draft.table = draft_table_.data();
+    base_.embeds = draft_table_.data() && mtp_embedding_.data == embedding_.data;
     base_.draft.table_type = mtp_embedding_.type;
     base_.draft.table_row_bytes = config_.max_draft ? row_bytes(*type_traits(mtp_embedding_.type), shape_.n_embd) : 0;
 

@@ -13,31 +13,31 @@
 namespace pj::cuda {
 
 enum class OpKind : int32_t {
-    kEmbed,       // x = embedding rows of the step's tokens
-    kNextRows,    // embedding of the token after each row and the row after the final norm, for the MTP block
-    kMtpInput,    // act = quantised [norm(embedding) ; norm(hidden row)]
-    kResidual,    // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
-    kNormalize,   // act = quantised x / rms * norm
-    kGemm,        // products = weights * act, matrices side by side
-    kConvolve,    // GDN channels, beta and decay of every row; windows and pending rows advance
-    kGdn,         // recurrence of every (sequence, value head) -> heads
-    kQuantHeads,  // act = quantised gated norm of heads
-    kRotate,      // query/key norm, rope, KV store
-    kAttention,   // partial results per (sequence, kv head, segment, rows)
-    kMergeHeads,  // merge partials, gate, act = quantised heads
-    kSwiglu,      // act = quantised silu(gate) * up
-    kSelect,      // act = quantised x / rms * norm of the rows that want logits; hidden rows
-    kLogits,      // logits rows from products; argmax
-    kSample,      // tokens of the rows to sample, from their logits
-    kDraftRows,   // act and hidden rows of the draft head, as kSelect
+    kEmbed,        // x = embedding rows of the step's tokens
+    kNextRows,     // embedding of the token after each row and the row after the final norm, for the MTP block
+    kMtpInput,     // act = quantised [norm(embedding) ; norm(hidden row)]
+    kResidual,     // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
+    kNormalize,    // act = quantised x / rms * norm
+    kGemm,         // products = weights * act, matrices side by side
+    kConvolve,     // GDN channels, beta and decay of every row; windows and pending rows advance
+    kGdn,          // recurrence of every (sequence, value head) -> heads
+    kQuantHeads,   // act = quantised gated norm of heads
+    kRotate,       // query/key norm, rope, KV store
+    kAttention,    // partial results per (sequence, kv head, segment, rows)
+    kMergeHeads,   // merge partials, gate, act = quantised heads
+    kSwiglu,       // act = quantised silu(gate) * up
+    kSelect,       // act = quantised x / rms * norm of the rows that want logits; hidden rows
+    kLogits,       // logits rows from products; argmax
+    kSample,       // tokens of the rows to sample, from their logits
+    kDraftRows,    // act and hidden rows of the draft head, as kSelect
     kDraftLogits,  // logits of the draft head; the best ids and sums of exponentials
-    kDraft,       // a draft of each sequence; what the MTP block's next pass needs
+    kDraft,        // a draft of each sequence; what the MTP block's next pass needs
 };
 
-constexpr const char *kOpNames[] = {"embed",  "next_rows",   "mtp_input", "residual",   "normalize",    "gemm",
-                                    "convolve", "gdn",       "quant_heads", "rotate",     "attention",    "merge_heads",
-                                    "swiglu", "select",      "logits",    "sample",     "draft_rows",   "draft_logits",
-                                    "draft"};
+constexpr const char *kOpNames[] = {"embed",     "next_rows",   "mtp_input",    "residual",    "normalize",
+                                    "gemm",      "convolve",    "gdn",          "quant_heads", "rotate",
+                                    "attention", "merge_heads", "swiglu",       "select",      "logits",
+                                    "sample",    "draft_rows",  "draft_logits", "draft"};
 
 enum : int32_t {
     kOpBarrier = 1,    // all CTAs finish this op before any starts the next

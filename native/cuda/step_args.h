@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <vector_types.h>
 #include "core/draft_ids.h"
 #include "core/sampling.h"
-#include <vector_types.h>
 
 #include "cuda/program.h"
 #include "cuda/tiles.h"
@@ -89,6 +89,17 @@ PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
     return (n_rows + kChunkRows - 1) / kChunkRows * convolve_heads(shape);
 }
 
+constexpr int kMostSelected = 32;  // rows of logits kept on the device at a time
+static_assert(PJ_MAX_DRAFT_ROWS == kMostSelected, "steps that make drafts are one launch");
+
+// What comes back of every launch.
+struct LaunchOutput {
+    unsigned long long best[kMostSelected];  // Buffers::best
+    int32_t sampled[kMostSelected];
+    int32_t tokens[kMostSelected * PJ_MAX_DRAFT];  // DraftArgs::tokens
+    float probs[kMostSelected * PJ_MAX_DRAFT];
+};
+
 // A sequence that wants drafts.
 struct DraftSeq {
     int32_t row;       // of the step: the last one that is no draft
@@ -106,30 +117,32 @@ struct DraftPlace {
 // Positions that the rows of one sequence's drafts may have.
 constexpr int kDraftSpan = PJ_MAX_SPEC + PJ_MAX_DRAFT + 1;
 
+constexpr int kDraftChunkIds = 128;  // that a warp of kDraftLogits looks at
+
 // Drafts of the MTP block. Its first pass has the rows of the step; in the others row i is that of sequence i here.
 struct DraftArgs {
-    int32_t n;              // sequences that want drafts
-    int32_t n_passes;       // most drafts that one of them wants
-    int32_t n_chunks;       // of kDraftLogits, 1,024 ids each
+    int32_t n;         // sequences that want drafts
+    int32_t n_passes;  // most drafts that one of them wants
+    int32_t n_chunks;  // of kDraftLogits
     DraftIds ids;
     const int32_t *head_blocks;  // [blocks of the head's Gemm]
     // [n_rows]; row_next: -1: the token is chosen; row_selected: index in selected, row_sample: in samples; -1: none
     const int32_t *row_token, *row_next, *row_selected, *row_sample;
-    const DraftSeq *seqs;   // [n]
-    DraftPlace *places;     // [n]
-    int32_t *position;      // [n] of the pass
+    const DraftSeq *seqs;                // [n]
+    DraftPlace *places;                  // [n]
+    int32_t *position;                   // [n] of the pass
     const float *cos_table, *sin_table;  // [n][kDraftSpan][rope_dim / 2]
-    float *cos, *sin;       // [n][rope_dim / 2] of the pass
-    AttentionItem *items;   // of the pass
+    float *cos, *sin;                    // [n][rope_dim / 2] of the pass
+    AttentionItem *items;                // of the pass
     int32_t n_items;
     // Rows for kMtpInput [max_rows][n_embd], and sums of squares of each 256 of their columns: of all embeddings, then
     // of all hidden rows
     float *embedding, *hidden, *squares;
-    float *logits;          // [n][ids.n_logits()]
-    float2 *chunks;         // [n][n_chunks] largest logit, sum of exponentials
+    float *logits;             // [n][ids.n_logits()]
+    float2 *chunks;            // [n][n_chunks] largest logit, sum of exponentials
     unsigned long long *best;  // [PJ_MAX_DRAFT][PJ_MAX_DRAFT_ROWS] as Buffers::best, zero before a launch
-    int32_t *tokens;        // [n][PJ_MAX_DRAFT]
-    float *probs;           // likewise
+    int32_t *tokens;           // [n][PJ_MAX_DRAFT]
+    float *probs;              // likewise
     // The embedding table as in the file, in pinned host memory
     const uint8_t *table;
     int64_t table_row_bytes;
@@ -172,21 +185,25 @@ struct StepArgs {
     int32_t n_samples;         // rows to sample among the selected rows with logits
     const SampleRow *samples;  // [n_samples]
     int32_t *sampled;          // [n_samples] their tokens; -1: not settled
+    int32_t embeds;            // 1: embedding rows are taken from DraftArgs::table, row_embedding is not there
+    int32_t reserved;
     DraftArgs draft;
 };
 
 // Attention is cut at absolute positions: finely where few positions are all the work there is, more
 // coarsely where partial results would be many.
 constexpr int segment_of(int position) {
-    if (position < 2048) return position / 256;
-    if (position < 8192) return 8 + (position - 2048) / 512;
-    return position < 32768 ? 20 + (position - 8192) / 1024 : 44 + (position - 32768) / 2048;
+    if (position < 512) return position / 128;
+    if (position < 2048) return 4 + (position - 512) / 256;
+    if (position < 8192) return 10 + (position - 2048) / 512;
+    return position < 32768 ? 22 + (position - 8192) / 1024 : 46 + (position - 32768) / 2048;
 }
 
 constexpr int segment_begin(int segment) {
-    if (segment < 8) return segment * 256;
-    if (segment < 20) return 2048 + (segment - 8) * 512;
-    return segment < 44 ? 8192 + (segment - 20) * 1024 : 32768 + (segment - 44) * 2048;
+    if (segment < 4) return segment * 128;
+    if (segment < 10) return 512 + (segment - 4) * 256;
+    if (segment < 22) return 2048 + (segment - 10) * 512;
+    return segment < 46 ? 8192 + (segment - 22) * 1024 : 32768 + (segment - 46) * 2048;
 }
 
 constexpr bool segments_fit() {

@@ -9,8 +9,6 @@
 
 namespace pj::cuda {
 
-constexpr int kDraftChunk = 1024;  // ids that one warp looks at
-
 template <class Wait>
 __device__ __noinline__ void op_draft_rows(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
@@ -51,15 +49,23 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
     const int n_ids = d.ids.n_logits(s.shape.n_vocab);
     for_each_warp(d.n * d.n_chunks, [&](int item, int lane) {
         const RowGroup at(item, d.n_chunks);  // a chunk of a row
-        const int first = at.group * kDraftChunk, last = min(first + kDraftChunk, n_ids);
+        const int first = at.group * kDraftChunkIds, last = min(first + kDraftChunkIds, n_ids);
         unsigned long long best = 0;
         SoftmaxPart part;
-        for (int i = first + lane; i < last; i += 32) {
-            const int id = d.ids.id_of(i);
-            const float value = id < s.shape.n_vocab ? product_value(s, op.input[0], at.row, i) : -INFINITY;
-            d.logits[int64_t{at.row} * n_ids + i] = value;
-            part.add({value, 1.0f});
-            const unsigned long long key = argmax_key(value, id);
+        float value[kDraftChunkIds / 32];
+        const auto index = [&](int j) { return first + 32 * j + lane; };
+        // Loads of all of them on their way together.
+#pragma unroll
+        for (int j = 0; j < kDraftChunkIds / 32; ++j) {
+            const bool exists = index(j) < last && d.ids.id_of(index(j)) < s.shape.n_vocab;
+            value[j] = exists ? product_value(s, op.input[0], at.row, index(j)) : -INFINITY;
+        }
+#pragma unroll
+        for (int j = 0; j < kDraftChunkIds / 32; ++j) {
+            if (index(j) >= last) continue;
+            d.logits[int64_t{at.row} * n_ids + index(j)] = value[j];
+            part.add({value[j], 1.0f});
+            const unsigned long long key = argmax_key(value[j], d.ids.id_of(index(j)));
             best = key > best ? key : best;
         }
         part = of_warp(part);
@@ -96,7 +102,8 @@ __device__ __forceinline__ float draft_probability(const StepArgs &s, int i, int
         all.add({part.x, part.y});
     }
     all = of_warp(all);
-    return expf(__ldcg(d.logits + int64_t{i} * d.ids.n_logits(s.shape.n_vocab) + d.ids.index_of(token)) - all.largest) / all.sum;
+    return expf(__ldcg(d.logits + int64_t{i} * d.ids.n_logits(s.shape.n_vocab) + d.ids.index_of(token)) - all.largest) /
+           all.sum;
 }
 
 // Where the next pass's row is, by all consumers. Pages reach as far as drafts are wanted.

@@ -24,7 +24,8 @@ __device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &ge
 // The row of the matrix that gives an output. A block may reach beyond the last one.
 __device__ __forceinline__ int64_t source_output(const StepArgs &s, const Gemm &gemm, int out) {
     if (!gemm.mapped) return out;
-    return min(__ldg(s.draft.head_blocks + out / kUnitOutputs) * kUnitOutputs + out % kUnitOutputs, s.shape.n_vocab - 1);
+    return min(__ldg(s.draft.head_blocks + out / kUnitOutputs) * kUnitOutputs + out % kUnitOutputs,
+               s.shape.n_vocab - 1);
 }
 
 constexpr int kGenericRows = 8;

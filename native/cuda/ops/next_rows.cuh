@@ -20,8 +20,8 @@ __device__ __noinline__ Lane8 embedding256(const StepArgs &s, int token, int gro
         constexpr int32_t kType = decltype(type)::value;
         constexpr int kBytes = 256 / kRawElements<kType> * kRawBytes<kType>, kWords = kBytes / 2;
         static_assert(kBytes <= kTableBytes && kBytes % 2 == 0, "whole words of two bytes");
-        const auto *from = reinterpret_cast<const unsigned short *>(s.draft.table + token * s.draft.table_row_bytes +
-                                                                    group * kBytes);
+        const auto *from =
+            reinterpret_cast<const unsigned short *>(s.draft.table + token * s.draft.table_row_bytes + group * kBytes);
         unsigned short word[(kWords + 31) / 32];
 #pragma unroll
         for (int i = 0; i < (kWords + 31) / 32; ++i)
@@ -34,11 +34,23 @@ __device__ __noinline__ Lane8 embedding256(const StepArgs &s, int token, int gro
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const int column = lane_column(lane) + (i < 4 ? i : 12 + i);
-            x.v[i] = raw_value<kType>(own + column / kRawElements<kType> * kRawBytes<kType>,
-                                      column % kRawElements<kType>);
+            x.v[i] =
+                raw_value<kType>(own + column / kRawElements<kType> * kRawBytes<kType>, column % kRawElements<kType>);
         }
     });
     return x;
+}
+
+template <class Wait>
+__device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
+    wait();
+    const int groups = s.shape.n_embd / 256;
+    for_each_warp(s.n_rows * groups, [&](int item, int lane) {
+        const RowGroup at(item, groups);
+        const Lane8 x = s.embeds ? embedding256(s, __ldg(s.draft.row_token + at.row), at.group, lane)
+                                 : load256(s.row_embedding + int64_t{item} * 256, lane);
+        store256(s.buf.x + int64_t{item} * 256, lane, x);
+    });
 }
 
 // One of the two inputs of a row, with the sum of its squares. half: 0 embedding, 1 hidden row.

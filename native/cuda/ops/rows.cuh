@@ -47,15 +47,6 @@ struct RowGroup {
 };
 
 // Ops call wait() once, before they read what others wrote in this launch.
-template <class Wait>
-__device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
-    wait();
-    const int groups = s.shape.n_embd / 256;
-    for_each_warp(s.n_rows * groups, [&](int item, int lane) {
-        store256(s.buf.x + int64_t{item} * 256, lane, load256(s.row_embedding + int64_t{item} * 256, lane));
-    });
-}
-
 // What a residual item needs of constants and of its own thread.
 struct ResidualItem {
     int index;
@@ -178,14 +169,17 @@ __device__ __forceinline__ unsigned long long argmax_key(float value, int index)
     return static_cast<unsigned long long>(ordered) << 32 | static_cast<uint32_t>(~index);
 }
 
+constexpr int kLogitsChunk = 256;  // ids that one warp looks at: a row keeps all warps of a large GPU busy
+
 template <class Wait>
 __device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
-    const int chunks = (s.shape.n_vocab + 1023) / 1024;
+    const int chunks = (s.shape.n_vocab + kLogitsChunk - 1) / kLogitsChunk;
     for_each_warp(s.n_selected * chunks, [&](int item, int lane) {
-        const int row = static_cast<int>(item / chunks), first = static_cast<int>(item % chunks) * 1024;
-        const int last = min(first + 1024, s.shape.n_vocab);
+        const int row = static_cast<int>(item / chunks), first = static_cast<int>(item % chunks) * kLogitsChunk;
+        const int last = min(first + kLogitsChunk, s.shape.n_vocab);
         unsigned long long best = 0;
+#pragma unroll 4
         for (int i = first + lane; i < last; i += 32) {
             const float value = product_value(s, op.input[0], row, i);
             if (s.buf.logits && row < s.n_logits) s.buf.logits[static_cast<int64_t>(row) * s.shape.n_vocab + i] = value;
