@@ -231,9 +231,9 @@ typedef struct pj_sample {
     int32_t count_begin;     /* its penalised tokens are counts[count_begin ..]                  */
     int32_t n_counts;        /* 0..PJ_MAX_SAMPLE_TOKENS, token ids ascending                     */
     int32_t bias_begin;      /* likewise in biases                                               */
-    int32_t n_biases; /* likewise */
-    int32_t index;    /* which token of the answer is chosen, >= 0: each has its own noise */
-    int32_t reserved; /* 0                                                                */
+    int32_t n_biases;        /* likewise */
+    int32_t index;           /* which token of the answer is chosen, >= 0: each has its own noise */
+    int32_t reserved;        /* 0                                                                */
 } pj_sample;
 
 typedef struct pj_step_in {
