@@ -1,8 +1,8 @@
 // The recurrence of eight value columns in one warp, whose state stays in registers.
 //
-// Lane 4 g + c has the keys g, g + 8, g + 16, ... of columns 2 c and 2 c + 1: two columns share what a lane reads of
-// keys and queries. A sum over keys is eight interleaved sums (key mod 8), each in key order, added as
-// ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)). The CPU has four (cpu/kernels/gdn.h).
+// Lane 8 g + c has the keys g, g + 4, g + 8, ... of column c. A sum over keys is eight interleaved
+// sums (key mod 8), each in key order, added as ((0 + 4) + (1 + 5)) + ((2 + 6) + (3 + 7)). The CPU has
+// four (cpu/kernels/gdn.h): here two independent chains per lane halve the latency of a row.
 #pragma once
 
 #include "cuda/ops/gdn_inputs.cuh"
@@ -14,12 +14,11 @@ constexpr int kGdnColumns = kGdnDim / 2;  // value columns of an item
 constexpr int kWarpColumns = kGdnColumns / kConsumerWarps;
 static_assert(kGdnBatch == kConsumerWarps, "a warp brings a row");
 
-// Keys of a lane: every eighth one. They lie side by side, and the eight groups on different banks.
-constexpr int kKeyGroups = 8;
+// Keys of a lane: every fourth one. They lie side by side, and the four groups on different banks.
+constexpr int kKeyGroups = 4;
 constexpr int kKeysPerGroup = kGdnDim / kKeyGroups;
 constexpr int kKeyPitch = kKeysPerGroup + 4;
-constexpr int kColumnPairs = kWarpColumns / 2;
-static_assert(kColumnPairs * kKeyGroups == 32, "a lane for each pair of columns and group of keys");
+static_assert(kWarpColumns * kKeyGroups == 32, "a lane for each column and group of keys");
 
 struct alignas(16) GdnRow {
     float q[kKeyGroups * kKeyPitch], k[kKeyGroups * kKeyPitch];
@@ -51,14 +50,13 @@ struct GdnRowLoad {
                    lane);
         gate = __ldcg(row + gdn_channels(shape) + lane % 2 * n_v + item.head);
     }
-    // Channel 4 lane + e belongs to group (4 lane + e) mod 8.
+    // Channel 4 lane + e belongs to group e.
     __device__ __forceinline__ void put(GdnRow &row, int lane) const {
         const float queries[4] = {q.x, q.y, q.z, q.w}, keys[4] = {k.x, k.y, k.z, k.w};
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            const int at = (lane % 2 * 4 + e) * kKeyPitch + lane / 2;
-            row.q[at] = queries[e];
-            row.k[at] = keys[e];
+            row.q[e * kKeyPitch + lane] = queries[e];
+            row.k[e * kKeyPitch + lane] = keys[e];
         }
         *reinterpret_cast<float2 *>(row.v + 2 * lane) = v;
         if (lane == 0) row.beta = gate;
@@ -67,24 +65,23 @@ struct GdnRowLoad {
 };
 
 struct GdnState {
-    float2 v[kKeysPerGroup];
+    float v[kKeysPerGroup];
 
     // Memory has blocks of 16 columns, as on the CPU: states move between backends.
     static __device__ __forceinline__ float *of_lane(const StepArgs &s, const GdnItem &item) {
-        const int lane = threadIdx.x & 31, group = lane / kColumnPairs;
-        const int column = item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns + lane % kColumnPairs * 2;
+        const int column = item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns + threadIdx.x % kWarpColumns;
+        const int group = (threadIdx.x & 31) / kWarpColumns;
         return gdn_state(s, item.rows.slot, item.layer, item.head) + (column / 16 * kGdnDim + group) * 16 + column % 16;
     }
     __device__ __forceinline__ void load(const StepArgs &s, const GdnItem &item) {
         const float *from = of_lane(s, item);
 #pragma unroll
-        for (int j = 0; j < kKeysPerGroup; ++j)
-            v[j] = __ldcg(reinterpret_cast<const float2 *>(from + j * kKeyGroups * 16));
+        for (int j = 0; j < kKeysPerGroup; ++j) v[j] = __ldcg(from + j * kKeyGroups * 16);
     }
     __device__ __forceinline__ void save(const StepArgs &s, const GdnItem &item) const {
         float *to = of_lane(s, item);
 #pragma unroll
-        for (int j = 0; j < kKeysPerGroup; ++j) *reinterpret_cast<float2 *>(to + j * kKeyGroups * 16) = v[j];
+        for (int j = 0; j < kKeysPerGroup; ++j) to[j * kKeyGroups * 16] = v[j];
     }
     static __device__ __forceinline__ void prefetch_all(const StepArgs &s, const GdnItem &item) {
         constexpr int kLine = 128 / sizeof(float);
@@ -94,52 +91,44 @@ struct GdnState {
     }
 };
 
-// Of the eight groups, in the order above.
 __device__ __forceinline__ float sum_groups(float x) {
-    x += __shfl_xor_sync(~0u, x, 4 * kColumnPairs);
-    x += __shfl_xor_sync(~0u, x, kColumnPairs);
-    return x + __shfl_xor_sync(~0u, x, 2 * kColumnPairs);
+    x += __shfl_xor_sync(~0u, x, kWarpColumns);
+    return x + __shfl_xor_sync(~0u, x, 2 * kWarpColumns);
 }
 
-// One row: updates the state and returns sum_i q_i S_i of the lane's columns.
-__device__ __forceinline__ float2 recur(GdnState &state, const GdnRow &row) {
-    const int lane = threadIdx.x & 31, group = lane / kColumnPairs;
-    const int column = (threadIdx.x >> 5) * kWarpColumns + lane % kColumnPairs * 2;
+// One row: updates the state and returns sum_i q_i S_i of the lane's column.
+__device__ __forceinline__ float recur(GdnState &state, const GdnRow &row) {
+    const int lane = threadIdx.x & 31, group = lane / kWarpColumns;
+    const int column = (threadIdx.x >> 5) * kWarpColumns + lane % kWarpColumns;
     const float4 *k = reinterpret_cast<const float4 *>(row.k + group * kKeyPitch);
     const float4 *q = reinterpret_cast<const float4 *>(row.q + group * kKeyPitch);
     const float decay = row.decay;
-    float2 sum = {0, 0};
+    float even = 0, odd = 0;
     __syncwarp();  // the compiler sees converged lanes, or else makes a second copy of what follows
-    const auto add = [](float2 &sum, float factor, const float2 &x) {
-        sum.x = fmaf(factor, x.x, sum.x);
-        sum.y = fmaf(factor, x.y, sum.y);
-    };
 #pragma unroll
     for (int j = 0; j < kKeysPerGroup / 4; ++j) {
         const float4 key = k[j];
-        add(sum, key.x, state.v[4 * j]);
-        add(sum, key.y, state.v[4 * j + 1]);
-        add(sum, key.z, state.v[4 * j + 2]);
-        add(sum, key.w, state.v[4 * j + 3]);
+        even = fmaf(key.x, state.v[4 * j], even);
+        odd = fmaf(key.y, state.v[4 * j + 1], odd);
+        even = fmaf(key.z, state.v[4 * j + 2], even);
+        odd = fmaf(key.w, state.v[4 * j + 3], odd);
     }
-    const float2 value = *reinterpret_cast<const float2 *>(row.v + column);
-    const float2 delta = {row.beta * (value.x - decay * sum_groups(sum.x)),
-                          row.beta * (value.y - decay * sum_groups(sum.y))};
-    sum = {0, 0};
-    const auto update = [&](float2 &v, float key, float query) {
-        v.x = fmaf(key, delta.x, decay * v.x);
-        v.y = fmaf(key, delta.y, decay * v.y);
-        add(sum, query, v);
-    };
+    const float delta = row.beta * (row.v[column] - decay * sum_groups(even + odd));
+    even = odd = 0;
 #pragma unroll
     for (int j = 0; j < kKeysPerGroup / 4; ++j) {
         const float4 key = k[j], query = q[j];
-        update(state.v[4 * j], key.x, query.x);
-        update(state.v[4 * j + 1], key.y, query.y);
-        update(state.v[4 * j + 2], key.z, query.z);
-        update(state.v[4 * j + 3], key.w, query.w);
+        float *v = state.v + 4 * j;
+        v[0] = fmaf(key.x, delta, decay * v[0]);
+        v[1] = fmaf(key.y, delta, decay * v[1]);
+        v[2] = fmaf(key.z, delta, decay * v[2]);
+        v[3] = fmaf(key.w, delta, decay * v[3]);
+        even = fmaf(query.x, v[0], even);
+        odd = fmaf(query.y, v[1], odd);
+        even = fmaf(query.z, v[2], even);
+        odd = fmaf(query.w, v[3], odd);
     }
-    return {sum_groups(sum.x), sum_groups(sum.y)};
+    return sum_groups(even + odd);
 }
 
 // The rows of a batch that begins at row first. The state is saved after the last committed row.
@@ -149,16 +138,14 @@ __device__ __forceinline__ void recur_batch(const StepArgs &s, GdnState &state, 
     const int lane = threadIdx.x & 31, width = s.shape.n_gdn_head_v * kGdnDim;
     const float scale = 1.0f / sqrtf(static_cast<float>(kGdnDim));
     float *out = s.buf.heads + item.head * kGdnDim + item.half * kGdnColumns + (threadIdx.x >> 5) * kWarpColumns +
-                 lane % kColumnPairs * 2;
+                 lane % kWarpColumns;
     const int end = min(first + kGdnBatch, rows.n_total);
     for (int i = first; i < end;) {
         const int stop = i < rows.n_committed ? min(end, rows.n_committed) : end;
 #pragma unroll 1
         for (; i < stop; ++i) {
-            const float2 o = recur(state, batch[i - first]);
-            if (lane < kColumnPairs && i >= rows.n_accept)
-                *reinterpret_cast<float2 *>(out + static_cast<int64_t>(i + rows.step_row) * width) =
-                    make_float2(o.x * scale, o.y * scale);
+            const float o = recur(state, batch[i - first]) * scale;
+            if (lane < kWarpColumns && i >= rows.n_accept) out[static_cast<int64_t>(i + rows.step_row) * width] = o;
         }
         if (i == rows.n_committed) state.save(s, item);
     }
