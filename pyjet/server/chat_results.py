@@ -13,7 +13,7 @@ from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import Item, Progress
 from pyjet.server.results import NativeFormat, completion_id, progress_json, result_usage
 from pyjet.server.service import BUILD_INFO
-from pyjet.server.sse import DONE
+from pyjet.server.sse import DONE, DataEvents
 from pyjet.server.timings import timings_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ROLE = {"role": "assistant", "content": None}
 
 
-class ChatFormat:
+class ChatFormat(DataEvents):
     """One chat answer. Streaming keeps a parser per index; ``end_choice(index)`` ends a text that is complete."""
 
     end = DONE

@@ -23,7 +23,7 @@ class Chunk:
 
     ``incomplete``: the token ends inside a UTF-8 character, so nothing can be said yet. ``probs`` is the entry of
     :func:`probs_entry`; ``timings`` are set when the client wants them with each token or when a stop string ended
-    the text.
+    the text. ``n_cached``: prompt tokens that were reused.
     """
 
     index: int
@@ -33,6 +33,7 @@ class Chunk:
     incomplete: bool = False
     probs: dict[str, Any] | None = None
     timings: Timings | None = None
+    n_cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Result:
     n_context: int
     timings: Timings
     probs: list[dict[str, Any]]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the text, rather than the model or a stop string."""
+        return self.stop_type not in ("eos", "word")
 
 
 class Choice:
@@ -87,7 +93,8 @@ class Choice:
         self._tokens.append(event.token)
         self._unsent += self._text_of(event.token)
         if self._detokenizer.pending:
-            return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True)
+            n_cached = event.timings.cache_n
+            return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True, n_cached=n_cached)
         text = self._take_text(at_end=event.token in self.request.stop_ids)
         text = self._cut_by_indent(text)
         self._sent.append(text)
@@ -100,6 +107,7 @@ class Choice:
             self.n_decoded,
             probs=self._note_probs(event, text),
             timings=event.timings if show_timings else None,
+            n_cached=event.timings.cache_n,
         )
 
     def finish(self, event: FinishedEvent) -> tuple[Chunk | None, Result]:
@@ -107,7 +115,8 @@ class Choice:
         rest = "" if self.stopped else self._take_text(at_end=True)
         self._sent.append(rest)
         self._has_new_line = self._has_new_line or "\n" in rest
-        chunk = Chunk(self.index, rest, self._last_token, self.n_decoded) if rest else None
+        n_cached = event.timings.cache_n
+        chunk = Chunk(self.index, rest, self._last_token, self.n_decoded, n_cached=n_cached) if rest else None
         by_engine: dict[str, StopType] = {"eos": "eos", "limit": "limit", "context": "limit"}
         timings = event.timings
         result = Result(

@@ -35,10 +35,36 @@ class StreamFormat(Protocol):
         """The events of one item, often none."""
         ...
 
+    def encode(self, event: dict[str, Any]) -> bytes:
+        """One event as it goes over the wire."""
+        ...
 
-def frame(payload: Any) -> bytes:
-    """One ``data:`` event with a JSON payload."""
-    return b"data: " + jsonio.dump(payload) + b"\n\n"
+    def encode_error(self, error: ApiError) -> bytes:
+        """The event that ends a stream that failed."""
+        ...
+
+
+class DataEvents:
+    """Events without a name, as OpenAI's completions have them; also what an error looks like there."""
+
+    def encode(self, event: dict[str, Any]) -> bytes:
+        return frame(event)
+
+    def encode_error(self, error: ApiError) -> bytes:
+        return frame(error.body())
+
+
+class TypedEvents(DataEvents):
+    """Events that are named after their ``type``."""
+
+    def encode(self, event: dict[str, Any]) -> bytes:
+        return frame(event, event["type"])
+
+
+def frame(payload: Any, name: str | None = None) -> bytes:
+    """One event with a JSON payload, and perhaps a name."""
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return head + b"data: " + jsonio.dump(payload) + b"\n\n"
 
 
 class StreamResponse(Response):
@@ -106,7 +132,7 @@ def _stream(
         for item in items:
             if client_gone():
                 return
-            data = b"".join(map(frame, form.frames(item))) if item is not None else b""
+            data = b"".join(map(form.encode, form.frames(item))) if item is not None else b""
             if not data and ping_seconds > 0 and time.monotonic() - last_sent >= ping_seconds:
                 data = PING
             if data:
@@ -115,9 +141,9 @@ def _stream(
         if form.end:
             yield form.end
     except ApiError as error:
-        yield frame(error.body())
+        yield form.encode_error(error)
     except Exception:
         logger.exception("a stream failed")
-        yield frame(server_error("internal error").body())
+        yield form.encode_error(server_error("internal error"))
     finally:
         job.cancel()

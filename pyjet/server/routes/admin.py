@@ -66,13 +66,6 @@ _NOT_OFFERED = {
     "/audio/transcriptions": _AUDIO,
     "/v1/audio/transcriptions": _AUDIO,
     "/v1/systemone": "This model is not a decision model",
-    "/infill": _NOT_YET.format("/infill"),
-    "/v1/messages": _NOT_YET.format("/v1/messages"),
-    "/v1/messages/count_tokens": _NOT_YET.format("/v1/messages/count_tokens"),
-    "/responses": _NOT_YET.format("/responses"),
-    "/v1/responses": _NOT_YET.format("/v1/responses"),
-    "/responses/input_tokens": _NOT_YET.format("/responses/input_tokens"),
-    "/v1/responses/input_tokens": _NOT_YET.format("/v1/responses/input_tokens"),
     "/v1/chat/completions/control": _NOT_YET.format("/v1/chat/completions/control"),
     "/v1/streams/lookup": _NOT_YET.format("/v1/streams/lookup"),
 }

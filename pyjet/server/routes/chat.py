@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Flask, Response
 
@@ -27,24 +27,42 @@ def register(app: Flask, service: Service) -> None:
     """Add ``/chat/completions`` and ``/chat/completions/input_tokens``, both also below ``/v1``."""
 
     def complete() -> Response:
-        body = jsonio.request_value()
-        prepared = prepare(service, body)
-        params = chat_params(service, body, prepared)
-        check_supported(params)
-        job = Job(service, params, [encode_prompt(service, prepared)])
-        form = ChatFormat(service, params, prepared)
-        form.end_choice = job.end_choice
-        return answer(params, job, form)
+        chat = chat_job(service, jsonio.request_value())
+        form = ChatFormat(service, chat.params, chat.prepared)
+        form.end_choice = chat.job.end_choice
+        return answer(chat.params, chat.job, form)
 
     def input_tokens() -> Response:
-        prepared = prepare(service, jsonio.request_value())
-        n_tokens = len(encode_prompt(service, prepared))
+        n_tokens = count_tokens(service, jsonio.request_value())
         return jsonio.response({"input_tokens": n_tokens, "object": "response.input_tokens"})
 
     for prefix in ("", "/v1"):
         path = f"{prefix}/chat/completions"
         app.add_url_rule(path, f"chat:{path}", complete, methods=["POST"])
         app.add_url_rule(f"{path}/input_tokens", f"chat_tokens:{path}", input_tokens, methods=["POST"])
+
+
+class ChatJob(NamedTuple):
+    """A chat request that can run. ``n_prompt``: tokens of its prompt."""
+
+    prepared: PreparedChat
+    params: CompletionParams
+    job: Job
+    n_prompt: int
+
+
+def chat_job(service: Service, body: Any) -> ChatJob:
+    """Everything that a chat request needs, checked. ApiError with llama-server's status and text."""
+    prepared = prepare(service, body)
+    params = chat_params(service, body, prepared)
+    check_supported(params)
+    prompt = encode_prompt(service, prepared)
+    return ChatJob(prepared, params, Job(service, params, [prompt]), len(prompt))
+
+
+def count_tokens(service: Service, body: Any) -> int:
+    """Prompt tokens of a chat request."""
+    return len(encode_prompt(service, prepare(service, body)))
 
 
 def chat_options(service: Service) -> ChatOptions:
