@@ -33,9 +33,7 @@ class MessageFormat(TypedEvents):
 
     end = b""
 
-    def __init__(
-        self, service: Service, prepared: PreparedChat, n_prompt: int, end_text: Callable[[], None]
-    ) -> None:
+    def __init__(self, service: Service, prepared: PreparedChat, n_prompt: int, end_text: Callable[[], None]) -> None:
         self._service = service
         self._prepared = prepared
         self._n_prompt = n_prompt
