@@ -13,14 +13,10 @@ from typing import Any
 import pytest
 import requests
 
-from pyjet.assets import default_model_path
 from pyjet.engine.local import LocalEngine
-from pyjet.engine.settings import EngineSettings
-from pyjet.native.library import NativeError, library_path
-from pyjet.server.options import ServerOptions
-from pyjet.server.service import Service
 from tests.server.live import open_request, read_until, serving
-from tests.server.scripted import tiny_model, tiny_template, tiny_tokenizer
+from tests.server.real import has_library, tiny_engine, tiny_service
+from tests.server.scripted import tiny_tokenizer
 
 WEATHER = {
     "type": "function",
@@ -36,31 +32,18 @@ WEATHER = {
 }
 
 
-def has_library() -> bool:
-    try:
-        library_path()
-    except NativeError:
-        return False
-    return True
-
-
 pytestmark = pytest.mark.skipif(not has_library(), reason="libpyjet is not built")
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
-    settings = EngineSettings(str(default_model_path()), n_ctx_slot=2048, n_ctx_total=4 * 2048, n_threads=2)
-    engine = LocalEngine.load(settings)
-    try:
+    with tiny_engine() as engine:
         yield engine
-    finally:
-        engine.close()
 
 
 @pytest.fixture(scope="module")
 def url(engine: LocalEngine) -> Iterator[str]:
-    service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, ServerOptions(), model_id="tiny")
-    with serving(service) as port:
+    with serving(tiny_service(engine)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -185,8 +168,7 @@ def test_counters_equal_the_sums_of_the_answers(engine: LocalEngine, url: str, s
 
 
 def test_a_saved_slot_is_restored(engine: LocalEngine, tmp_path: Path) -> None:
-    options = ServerOptions(slot_save_path=f"{tmp_path}/")
-    service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, options, model_id="tiny")
+    service = tiny_service(engine, slot_save_path=f"{tmp_path}/")
     prompt = tiny_tokenizer().encode("The sea and the wind and the sun. " * 40)
     how = {"n_predict": 8, "temperature": 0, "id_slot": 1, "return_tokens": True}
     with serving(service) as port:

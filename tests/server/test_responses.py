@@ -103,16 +103,10 @@ def test_calls() -> None:
 def test_stream_order(batch: int) -> None:
     events = ask_stream(ScriptedEngine(said(THOUGHT_AND_CALL, batch=batch)), tools=TOOLS)
     names = [name.removeprefix("response.") for name, _ in groupby(event["type"] for event in events)]
-    assert (
-        names
-        == (
-            "created in_progress "
-            "output_item.added reasoning_text.delta reasoning_text.done output_item.done "
-            "output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done "
-            "output_item.added function_call_arguments.delta function_call_arguments.done output_item.done "
-            "completed"
-        ).split()
-    )
+    thoughts = "output_item.added reasoning_text.delta reasoning_text.done output_item.done"
+    text = "content_part.added output_text.delta output_text.done content_part.done"
+    call = "output_item.added function_call_arguments.delta function_call_arguments.done output_item.done"
+    assert names == f"created in_progress {thoughts} output_item.added {text} output_item.done {call} completed".split()
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     indices = [event["output_index"] for event in events if "output_index" in event]
     assert indices == sorted(indices) and set(indices) == {0, 1, 2}
