@@ -67,9 +67,21 @@ def _raw_path(environ: dict[str, Any]) -> str:
 
 
 def _register_routes(app: Flask, service: Service) -> None:
-    from pyjet.server.routes import admin, anthropic, chat, completion, infill, predict, responses, slot_actions, text
+    from pyjet.server.routes import (
+        admin,
+        anthropic,
+        chat,
+        chat_control,
+        completion,
+        infill,
+        predict,
+        responses,
+        slot_actions,
+        text,
+    )
 
-    for module in (admin, slot_actions, text, completion, chat, responses, anthropic, infill, predict):
+    apis = (completion, infill, chat, chat_control, responses, anthropic)
+    for module in (admin, slot_actions, text, *apis, predict):
         module.register(app, service)
 
 

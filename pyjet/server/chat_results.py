@@ -33,7 +33,7 @@ class ChatFormat(DataEvents):
         self._params = params
         self._prepared = prepared
         self._native = NativeFormat(service, params)
-        self._id = completion_id()
+        self.id = completion_id()
         self._parsers: dict[int, ChatStreamParser] = {}
         self._role_sent: set[int] = set()
         self._ended: set[int] = set()
@@ -114,7 +114,7 @@ class ChatFormat(DataEvents):
     def _head(self) -> dict[str, Any]:
         return {
             "created": int(time.time()),
-            "id": self._id,
+            "id": self.id,
             "model": self._service.model_id,
             "system_fingerprint": BUILD_INFO,
             "object": "chat.completion.chunk",
@@ -132,7 +132,7 @@ class ChatFormat(DataEvents):
             "system_fingerprint": BUILD_INFO,
             "object": "chat.completion",
             "usage": result_usage(first),
-            "id": self._id,
+            "id": self.id,
         }
         if self._params.verbose:
             answer["__verbose"] = self._native.result(first)

@@ -10,6 +10,7 @@ from pyjet.model.detokenizer import Detokenizer
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.probs import probs_entry
 from pyjet.server.stop_strings import StopStrings
+from pyjet.server.thought_budget import ThoughtBudget
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -74,6 +75,7 @@ class Choice:
         self._tokenizer = tokenizer
         self._special = special
         self._detokenizer = Detokenizer(tokenizer, special)
+        self._thoughts = ThoughtBudget(params.thoughts) if params.thoughts is not None else None
         self._stops = StopStrings(params.stop)
         self._sent: list[str] = []
         self._unsent = ""
@@ -91,7 +93,10 @@ class Choice:
         self.n_decoded += 1
         self._last_token = event.token
         self._tokens.append(event.token)
-        self._unsent += self._text_of(event.token)
+        text = self._text_of(event.token)
+        if self._thoughts is not None:
+            self._thoughts.add(text)
+        self._unsent += text
         if self._detokenizer.pending:
             n_cached = event.timings.cache_n
             return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True, n_cached=n_cached)
@@ -142,6 +147,22 @@ class Choice:
         if event.reason == "limit" and self._params.profile.is_full(len(self.request.prompt) + self.n_decoded):
             return not self.stopped
         return event.reason == "context" and not self.stopped
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens so far."""
+        return self._tokens
+
+    @property
+    def must_end_thoughts(self) -> bool:
+        """The model has thought enough, and its last token ended a character."""
+        is_over = self._thoughts is not None and self._thoughts.is_over
+        return is_over and not self.stopped and not self._detokenizer.pending
+
+    def end_thoughts(self) -> None:
+        """Make the model stop thinking, if it thinks. May be called from any thread."""
+        if self._thoughts is not None:
+            self._thoughts.end()
 
     def _text_of(self, token: int) -> str:
         """Text that became complete; preserved tokens are visible although they are control tokens."""

@@ -93,6 +93,21 @@ def test_the_streamed_chat_is_the_same(url: str) -> None:
     assert texts["arguments"] == message["tool_calls"][0]["function"]["arguments"]
 
 
+def test_thoughts_that_run_out_of_budget_go_on_as_from_the_same_text(url: str) -> None:
+    body = {**weather_chat("Oslo"), "verbose": True}
+    free = ask(url, "/v1/chat/completions", body)["choices"][0]["message"]
+    cut = ask(url, "/v1/chat/completions", {**body, "reasoning_budget_tokens": 4, "reasoning_budget_message": " OK."})
+    message, whole = cut["choices"][0]["message"], cut["__verbose"]
+    assert message["reasoning_content"] != free["reasoning_content"]
+    thoughts = message["reasoning_content"].removesuffix(" OK.")
+    assert thoughts and free["reasoning_content"].startswith(thoughts)
+    head, end, rest = whole["content"].partition("</think>")
+    again = {"prompt": whole["prompt"] + head + end, "temperature": 0, "n_predict": 200}
+    tags = {"preserved_tokens": ["<tool_call>", "</tool_call>"]}
+    assert rest and ask(url, "/completion", {**again, **tags})["content"] == rest
+    assert cut["usage"]["completion_tokens"] == cut["timings"]["predicted_n"] == whole["tokens_predicted"]
+
+
 def test_concurrent_clients_get_what_each_gets_alone(url: str) -> None:
     bodies = [
         {"prompt": prompt, "seed": 40 + number, "temperature": 0.8, "n_predict": 48, "ignore_eos": True}

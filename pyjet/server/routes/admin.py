@@ -66,7 +66,6 @@ _NOT_OFFERED = {
     "/audio/transcriptions": _AUDIO,
     "/v1/audio/transcriptions": _AUDIO,
     "/v1/systemone": "This model is not a decision model",
-    "/v1/chat/completions/control": _NOT_YET.format("/v1/chat/completions/control"),
     "/v1/streams/lookup": _NOT_YET.format("/v1/streams/lookup"),
 }
 

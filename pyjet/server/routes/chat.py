@@ -16,8 +16,9 @@ from pyjet.server.chat_results import ChatFormat
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 from pyjet.server.generation import Job
-from pyjet.server.json_fields import lenient_int
-from pyjet.server.params import check_supported, not_supported, parse_params
+from pyjet.server.json_fields import INT32_MAX, read_int, read_str
+from pyjet.server.params import check_supported, parse_params
+from pyjet.server.thought_budget import END, START, ThoughtRule
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
@@ -30,6 +31,7 @@ def register(app: Flask, service: Service) -> None:
         chat = chat_job(service, jsonio.request_value())
         form = ChatFormat(service, chat.params, chat.prepared)
         form.end_choice = chat.job.end_choice
+        service.active_chats.add(form.id, chat.job)
         return answer(chat.params, chat.job, form)
 
     def input_tokens() -> Response:
@@ -99,7 +101,6 @@ def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
 
 def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
     """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
-    _check_budget(service, body)
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
@@ -108,6 +109,7 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     params.chat_format = prepared.chat_format
     params.generation_prompt = prepared.generation_prompt
     params.preserved_tokens = _preserved_tokens(service, prepared)
+    params.thoughts = _thought_rule(service, fields, prepared)
     return params
 
 
@@ -119,8 +121,14 @@ def _preserved_tokens(service: Service, prepared: PreparedChat) -> list[int]:
     return sorted(token for tag in tags if (token := service.tokenizer.token_id(tag)) is not None)
 
 
-def _check_budget(service: Service, body: Mapping[str, Any]) -> None:
-    """A reasoning budget would cut thoughts short, which is not built."""
-    budget = lenient_int(body.get("reasoning_budget_tokens", body.get("thinking_budget_tokens")), -1)
-    if budget >= 0 or service.options.reasoning_budget >= 0:
-        raise not_supported("reasoning_budget_tokens")
+def _thought_rule(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> ThoughtRule | None:
+    """How long the model may think, if there is a limit or the client wants to be able to end it."""
+    options, tokenizer = service.options, service.tokenizer
+    budget = read_int(body, ("reasoning_budget_tokens", "thinking_budget_tokens"), -1, -1, INT32_MAX, hard=True)
+    budget = options.reasoning_budget if budget < 0 else budget
+    message = read_str(body, "reasoning_budget_message", options.reasoning_budget_message)
+    if not prepared.supports_thinking or (budget < 0 and body.get("reasoning_control") is not True):
+        return None
+    end = (*tokenizer.encode(message), *tokenizer.encode("\n" + END))
+    opened = prepared.generation_prompt.rpartition(START)[2]
+    return ThoughtRule(budget, end, len(tokenizer.encode(opened)) if prepared.thinking_open else -1)
