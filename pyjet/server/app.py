@@ -75,12 +75,13 @@ def _register_routes(app: Flask, service: Service) -> None:
         completion,
         infill,
         predict,
+        recorded_streams,
         responses,
         slot_actions,
         text,
     )
 
-    apis = (completion, infill, chat, chat_control, responses, anthropic)
+    apis = (completion, infill, chat, chat_control, responses, anthropic, recorded_streams)
     for module in (admin, slot_actions, text, *apis, predict):
         module.register(app, service)
 

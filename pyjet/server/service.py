@@ -11,6 +11,7 @@ from pyjet.chat.turn_start import find_turn_start
 from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
+from pyjet.server.stream_records import StreamRecords
 
 if TYPE_CHECKING:
     from pyjet.chat.template import ChatTemplate
@@ -50,6 +51,7 @@ class Service:
         self.aliases = tuple(aliases) or (model_id,)
         self.started_at = time.time()
         self.active_chats = ActiveChats()
+        self.streams = StreamRecords()
 
     @property
     def n_ctx_slot(self) -> int:

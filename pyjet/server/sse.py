@@ -87,7 +87,12 @@ class StreamResponse(Response):
 
 
 def start_stream(job: Job, form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int) -> StreamResponse:
-    """Begin a generation and answer with its events.
+    """Begin a generation and answer with its events. ApiError as for :func:`open_frames`."""
+    return StreamResponse(open_frames(job, form, client_gone, ping_seconds))
+
+
+def open_frames(job: Job, form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int) -> Frames:
+    """Begin a generation; the bytes of its events follow.
 
     An error that comes before the first event is raised as ApiError; later ones become an event, and the stream
     ends there. Queued requests get their headers (and pings) while they wait.
@@ -103,10 +108,10 @@ def start_stream(job: Job, form: StreamFormat, client_gone: Callable[[], bool], 
     except BaseException:
         job.cancel()
         raise
-    return StreamResponse(_Frames(job, _stream(job, chain(first, items), form, client_gone, ping_seconds)))
+    return Frames(job, _stream(job, chain(first, items), form, client_gone, ping_seconds))
 
 
-class _Frames:
+class Frames:
     """Iterator over a stream's bytes that cancels the job also when it is closed before its first step."""
 
     def __init__(self, job: Job, frames: Iterator[bytes]) -> None:
@@ -115,6 +120,9 @@ class _Frames:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._frames
+
+    def __next__(self) -> bytes:
+        return next(self._frames)
 
     def close(self) -> None:
         close = getattr(self._frames, "close", None)

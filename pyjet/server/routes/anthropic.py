@@ -22,7 +22,7 @@ def register(app: Flask, service: Service) -> None:
     def create() -> Response:
         chat = chat_job(service, chat_request(jsonio.request_value()))
         form = MessageFormat(service, chat.prepared, chat.n_prompt, lambda: chat.job.end_choice(0))
-        return answer(chat.params, chat.job, form)
+        return answer(service, chat.params, chat.job, form)
 
     def count() -> Response:
         return jsonio.response({"input_tokens": count_tokens(service, chat_request(jsonio.request_value()))})

@@ -32,7 +32,7 @@ def register(app: Flask, service: Service) -> None:
         form = ChatFormat(service, chat.params, chat.prepared)
         form.end_choice = chat.job.end_choice
         service.active_chats.add(form.id, chat.job)
-        return answer(chat.params, chat.job, form)
+        return answer(service, chat.params, chat.job, form)
 
     def input_tokens() -> Response:
         n_tokens = count_tokens(service, jsonio.request_value())

@@ -50,4 +50,4 @@ def _answer(
     check_supported(params)
     form = form_class(service, params)
     form.start(prompts)
-    return answer(params, Job(service, params, prompts), form)
+    return answer(service, params, Job(service, params, prompts), form)

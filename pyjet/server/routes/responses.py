@@ -22,7 +22,7 @@ def register(app: Flask, service: Service) -> None:
     def create() -> Response:
         chat = chat_job(service, chat_request(jsonio.request_value()))
         form = ResponseFormat(service, chat.prepared, lambda: chat.job.end_choice(0))
-        return answer(chat.params, chat.job, form)
+        return answer(service, chat.params, chat.job, form)
 
     def input_tokens() -> Response:
         n_tokens = count_tokens(service, chat_request(jsonio.request_value()))
