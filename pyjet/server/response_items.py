@@ -12,7 +12,7 @@ Event = dict[str, Any]
 _PREFIXES = {"reasoning": "rs_", "content": "msg_", "tool": "fc_"}
 
 
-def item(part: Part) -> Event:
+def output_item(part: Part) -> Event:
     """A complete item. One that a limit cut says so in its ``status``."""
     return _item(part, "incomplete" if part.is_cut else "completed")
 
@@ -71,7 +71,7 @@ def _delta(event: PartEvent) -> list[Event]:
 def _done(event: PartEvent) -> list[Event]:
     part = event.part
     done: Event = {"type": "response.output_item.done", "output_index": part.index}
-    return [*_content_done(part), {**done, "item": item(part)}]
+    return [*_content_done(part), {**done, "item": output_item(part)}]
 
 
 def _content_done(part: Part) -> list[Event]:

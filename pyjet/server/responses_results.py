@@ -15,7 +15,7 @@ from pyjet.engine.request import Timings
 from pyjet.server.answer_parts import AnswerParts, read_parts
 from pyjet.server.choice import Chunk, Result
 from pyjet.server.generation import Item, Progress
-from pyjet.server.response_items import item, item_events
+from pyjet.server.response_items import item_events, output_item
 from pyjet.server.results import progress_json, random_id
 from pyjet.server.sse import TypedEvents
 from pyjet.server.timings import timings_json
@@ -100,7 +100,7 @@ class ResponseFormat(TypedEvents):
             "id": self._id,
             "model": self._service.model_id,
             "object": "response",
-            "output": [item(part) for part in answer.parts],
+            "output": [output_item(part) for part in answer.parts],
             "status": "completed",
             "usage": {
                 "input_tokens": n_prompt,

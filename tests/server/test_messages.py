@@ -195,6 +195,14 @@ def test_max_tokens_has_a_default() -> None:
     assert engine.requests[0].max_tokens == 4096
 
 
+def test_query_and_headers_of_claude_code() -> None:
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "a,b", "x-api-key": "key"}
+    client = make_client(ScriptedEngine(said("x")), api_keys=["key"])
+    body = json.dumps({"messages": HI, "max_tokens": 5})
+    assert client.post(PATH + "?beta=true", data=body, headers=headers).status_code == 200
+    assert client.post(PATH + "?beta=true", data=body).status_code == 401
+
+
 def test_only_anthropics_fields_count() -> None:
     engine = ScriptedEngine(said("x"))
     ask(engine, seed=5, n_predict=3, n=2, temperature=0.5, top_k=7, top_p=0.5, metadata={"user_id": "u"})

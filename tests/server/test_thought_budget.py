@@ -36,7 +36,7 @@ def text_of(tokens: Any) -> str:
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("budget", [2, 3, 7])
 def test_the_budget_counts_from_the_tag(budget: int, batch: int) -> None:
-    engine = ScriptedEngine(thinking(batch), ANSWER)
+    engine = ScriptedEngine(thinking(batch), ANSWER, n_slots=1)
     answer = ask(engine, {"reasoning_budget_tokens": budget})
     thoughts = list(THINK.tokens)[: budget - 1]  # the line break behind the tag is one of them
     (choice,) = answer["choices"]
