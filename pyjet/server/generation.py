@@ -147,7 +147,8 @@ class Job:
         elif isinstance(event, FinishedEvent):
             self._open.discard(index)
             yield from self._tell_forced(writing, event)
-            rest, result = writing.choice.finish(replace(event, timings=writing.total(event.timings)))
+            event = replace(event, timings=writing.total(event.timings))
+            rest, result = writing.choice.finish(event)
             if rest is not None:
                 yield rest
             yield result
