@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from flask import Response
+from flask import Response, request
 
 from pyjet.server import jsonio
 from pyjet.server.choice import Result
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import ClientGone, Job
 from pyjet.server.http import client_gone
+from pyjet.server.recorded_stream import start_recorded_stream
 from pyjet.server.sse import StreamFormat, start_stream
+
+if TYPE_CHECKING:
+    from pyjet.server.service import Service
 
 
 class AnswerFormat(StreamFormat, Protocol):
@@ -23,9 +27,12 @@ class AnswerFormat(StreamFormat, Protocol):
         ...
 
 
-def answer(params: CompletionParams, job: Job, form: AnswerFormat) -> Response:
+def answer(service: Service, params: CompletionParams, job: Job, form: AnswerFormat) -> Response:
     """Generate and respond. ApiError when a generation fails before anything was sent."""
     gone = client_gone()
+    conversation = request.headers.get("X-Conversation-Id", "")
+    if params.stream and conversation:
+        return start_recorded_stream(job, form, gone, params.sse_ping_interval, service.streams, conversation)
     if params.stream:
         return start_stream(job, form, gone, params.sse_ping_interval)
     try:

@@ -67,9 +67,22 @@ def _raw_path(environ: dict[str, Any]) -> str:
 
 
 def _register_routes(app: Flask, service: Service) -> None:
-    from pyjet.server.routes import admin, chat, completion, predict, slot_actions, text
+    from pyjet.server.routes import (
+        admin,
+        anthropic,
+        chat,
+        chat_control,
+        completion,
+        infill,
+        predict,
+        recorded_streams,
+        responses,
+        slot_actions,
+        text,
+    )
 
-    for module in (admin, slot_actions, text, completion, chat, predict):
+    apis = (completion, infill, chat, chat_control, responses, anthropic, recorded_streams)
+    for module in (admin, slot_actions, text, *apis, predict):
         module.register(app, service)
 
 

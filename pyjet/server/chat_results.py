@@ -13,7 +13,7 @@ from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import Item, Progress
 from pyjet.server.results import NativeFormat, completion_id, progress_json, result_usage
 from pyjet.server.service import BUILD_INFO
-from pyjet.server.sse import DONE
+from pyjet.server.sse import DONE, DataEvents
 from pyjet.server.timings import timings_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ROLE = {"role": "assistant", "content": None}
 
 
-class ChatFormat:
+class ChatFormat(DataEvents):
     """One chat answer. Streaming keeps a parser per index; ``end_choice(index)`` ends a text that is complete."""
 
     end = DONE
@@ -33,7 +33,7 @@ class ChatFormat:
         self._params = params
         self._prepared = prepared
         self._native = NativeFormat(service, params)
-        self._id = completion_id()
+        self.id = completion_id()
         self._parsers: dict[int, ChatStreamParser] = {}
         self._role_sent: set[int] = set()
         self._ended: set[int] = set()
@@ -114,7 +114,7 @@ class ChatFormat:
     def _head(self) -> dict[str, Any]:
         return {
             "created": int(time.time()),
-            "id": self._id,
+            "id": self.id,
             "model": self._service.model_id,
             "system_fingerprint": BUILD_INFO,
             "object": "chat.completion.chunk",
@@ -132,7 +132,7 @@ class ChatFormat:
             "system_fingerprint": BUILD_INFO,
             "object": "chat.completion",
             "usage": result_usage(first),
-            "id": self._id,
+            "id": self.id,
         }
         if self._params.verbose:
             answer["__verbose"] = self._native.result(first)

@@ -10,6 +10,7 @@ from pyjet.model.detokenizer import Detokenizer
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.probs import probs_entry
 from pyjet.server.stop_strings import StopStrings
+from pyjet.server.thought_budget import ThoughtBudget
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -23,7 +24,7 @@ class Chunk:
 
     ``incomplete``: the token ends inside a UTF-8 character, so nothing can be said yet. ``probs`` is the entry of
     :func:`probs_entry`; ``timings`` are set when the client wants them with each token or when a stop string ended
-    the text.
+    the text. ``n_cached``: prompt tokens that were reused.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Chunk:
     incomplete: bool = False
     probs: dict[str, Any] | None = None
     timings: Timings | None = None
+    n_cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Result:
     timings: Timings
     probs: list[dict[str, Any]]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended the text, rather than the model or a stop string."""
+        return self.stop_type not in ("eos", "word")
+
 
 class Choice:
     """Follows one engine request. Pure bookkeeping: no waiting, no I/O."""
@@ -68,6 +75,7 @@ class Choice:
         self._tokenizer = tokenizer
         self._special = special
         self._detokenizer = Detokenizer(tokenizer, special)
+        self._thoughts = ThoughtBudget(params.thoughts) if params.thoughts is not None else None
         self._stops = StopStrings(params.stop)
         self._sent: list[str] = []
         self._unsent = ""
@@ -85,9 +93,13 @@ class Choice:
         self.n_decoded += 1
         self._last_token = event.token
         self._tokens.append(event.token)
-        self._unsent += self._text_of(event.token)
+        text = self._text_of(event.token)
+        if self._thoughts is not None:
+            self._thoughts.add(text)
+        self._unsent += text
         if self._detokenizer.pending:
-            return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True)
+            n_cached = event.timings.cache_n
+            return Chunk(self.index, "", event.token, self.n_decoded, incomplete=True, n_cached=n_cached)
         text = self._take_text(at_end=event.token in self.request.stop_ids)
         text = self._cut_by_indent(text)
         self._sent.append(text)
@@ -100,6 +112,7 @@ class Choice:
             self.n_decoded,
             probs=self._note_probs(event, text),
             timings=event.timings if show_timings else None,
+            n_cached=event.timings.cache_n,
         )
 
     def finish(self, event: FinishedEvent) -> tuple[Chunk | None, Result]:
@@ -107,7 +120,8 @@ class Choice:
         rest = "" if self.stopped else self._take_text(at_end=True)
         self._sent.append(rest)
         self._has_new_line = self._has_new_line or "\n" in rest
-        chunk = Chunk(self.index, rest, self._last_token, self.n_decoded) if rest else None
+        n_cached = event.timings.cache_n
+        chunk = Chunk(self.index, rest, self._last_token, self.n_decoded, n_cached=n_cached) if rest else None
         by_engine: dict[str, StopType] = {"eos": "eos", "limit": "limit", "context": "limit"}
         timings = event.timings
         result = Result(
@@ -133,6 +147,22 @@ class Choice:
         if event.reason == "limit" and self._params.profile.is_full(len(self.request.prompt) + self.n_decoded):
             return not self.stopped
         return event.reason == "context" and not self.stopped
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens so far."""
+        return self._tokens
+
+    @property
+    def must_end_thoughts(self) -> bool:
+        """The model has thought enough, and its last token ended a character."""
+        is_over = self._thoughts is not None and self._thoughts.is_over
+        return is_over and not self.stopped and not self._detokenizer.pending
+
+    def end_thoughts(self) -> None:
+        """Make the model stop thinking, if it thinks. May be called from any thread."""
+        if self._thoughts is not None:
+            self._thoughts.end()
 
     def _text_of(self, token: int) -> str:
         """Text that became complete; preserved tokens are visible although they are control tokens."""

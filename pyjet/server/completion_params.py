@@ -9,6 +9,7 @@ from pyjet.engine.request import RANDOM_SEED, SamplingParams
 from pyjet.server.json_fields import float32
 from pyjet.server.logit_bias import end_token_bans
 from pyjet.server.profiles import NO_PROFILE, Profile
+from pyjet.server.thought_budget import ThoughtRule
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -89,6 +90,8 @@ class CompletionParams:
     chat_format: str = CHAT_FORMATS[0]
     reasoning_format: str = "deepseek"
     generation_prompt: str = ""
+    thoughts: ThoughtRule | None = None  # None: they may take as long as they like, and nobody can end them
+    reasoning_control: bool = False  # a client may end the thoughts while they go on
 
     @property
     def reasoning_in_content(self) -> bool:

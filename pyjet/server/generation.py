@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyjet.engine.client import RequestStream
 from pyjet.engine.request import (
     Event,
     FailedEvent,
@@ -24,7 +21,9 @@ from pyjet.engine.request import (
 from pyjet.server.choice import Choice, Chunk, Result
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
+from pyjet.server.merged_streams import MergedStreams
 from pyjet.server.prompts import message_starts
+from pyjet.server.writing import Writing
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
@@ -72,15 +71,22 @@ class Job:
     """
 
     def __init__(self, service: Service, params: CompletionParams, prompts: Sequence[Sequence[int]]) -> None:
-        check_prompts(service, prompts, params.profile.context(service.n_ctx_slot))
+        self._n_ctx = params.profile.context(service.n_ctx_slot)
+        check_prompts(service, prompts, self._n_ctx)
         self.params = params
         self._service = service
         requests = [request for prompt in prompts for request in self._requests(prompt)]
-        self._choices = [
-            Choice(index, request, params, service.tokenizer, special=service.options.special)
+        self._writings = [
+            Writing(Choice(index, request, params, service.tokenizer, special=service.options.special))
             for index, request in enumerate(requests)
         ]
+        self._by_id: dict[str, Writing] = {}
+        self._events = MergedStreams(single=len(requests) == 1)
         self._open: set[int] = set()
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._open)
 
     def _requests(self, prompt: Sequence[int]) -> list[GenerationRequest]:
         """The ``n`` requests for one prompt."""
@@ -90,7 +96,7 @@ class Job:
     def _request(self, prompt: tuple[int, ...], boundaries: tuple[int, ...], choice: int) -> GenerationRequest:
         params = self.params
         return GenerationRequest(
-            id=f"http-{next(_request_numbers)}",
+            id=_new_id(),
             prompt=prompt,
             sampling=params.sampling(choice),
             max_tokens=params.max_tokens(self._service.options.n_predict, len(prompt)),
@@ -109,43 +115,80 @@ class Job:
 
         Raises ApiError when a generation fails; the others are cancelled then.
         """
-        streams: list[RequestStream] = []
-        for choice in self._choices:
-            if choice.request.prompt:
-                streams.append(self._service.engine.submit(choice.request))
-                self._open.add(choice.index)
-            else:
+        for writing in self._writings:
+            choice = writing.choice
+            if not choice.request.prompt:
                 yield _empty_result(choice)
-        events = _MergedStreams(streams)
-        by_id = {choice.request.id: choice for choice in self._choices}
+                continue
+            if choice.must_end_thoughts:
+                self._force_end(writing, None)
+            self._open.add(choice.index)
+            self._submit(writing)
         while self._open:
-            event = events.get(POLL_SECONDS)
+            event = self._events.get(POLL_SECONDS)
             if event is None:
                 yield None
-                continue
-            yield from self._follow(by_id[event.id], event)
+            elif (writing_now := self._by_id.get(event.id)) is not None:
+                yield from self._follow(writing_now, event)
 
-    def _follow(self, choice: Choice, event: Event) -> Iterator[Item]:
+    def _submit(self, writing: Writing) -> None:
+        self._by_id[writing.request.id] = writing
+        self._events.add(self._service.engine.submit(writing.request))
+
+    def _follow(self, writing: Writing, event: Event) -> Iterator[Item]:
+        index = writing.choice.index
         if isinstance(event, StartedEvent):
-            yield Started(choice.index)
+            yield Started(index)
         elif isinstance(event, ProgressEvent):
-            yield self._progress(choice.index, event)
+            yield self._progress(index, event)
         elif isinstance(event, TokenEvent):
-            if not choice.stopped:  # tokens of the step in which a stop string was found are nobody's
-                chunk = choice.add(event)
-                if choice.stopped:
-                    self._service.engine.cancel(event.id, keep_tokens=choice.n_decoded)
-                yield chunk
+            yield from self._tell_forced(writing, event)
+            yield from self._token(writing, event)
         elif isinstance(event, FinishedEvent):
-            self._open.discard(choice.index)
-            rest, result = choice.finish(event)
+            self._open.discard(index)
+            yield from self._tell_forced(writing, event)
+            event = replace(event, timings=writing.total(event.timings))
+            rest, result = writing.choice.finish(event)
             if rest is not None:
                 yield rest
             yield result
         else:
-            self._open.discard(choice.index)
+            self._open.discard(index)
             self.cancel()
             raise api_error(event)
+
+    def _token(self, writing: Writing, event: TokenEvent) -> Iterator[Chunk]:
+        choice = writing.choice
+        if choice.stopped:  # tokens of the step in which a stop string was found are nobody's
+            return
+        chunk = choice.add(event._replace(timings=writing.total(event.timings)))
+        if choice.stopped:
+            self._service.engine.cancel(event.id, keep_tokens=writing.n_kept)
+        elif choice.must_end_thoughts and event.token not in choice.request.stop_ids:
+            self._force_end(writing, event.timings)
+        yield chunk
+
+    def _force_end(self, writing: Writing, timings: Timings | None) -> None:
+        """End the thoughts here, if the answer has room for that; ``timings``: what the running request took."""
+        rule = self.params.thoughts
+        if rule is None or not writing.has_room(len(rule.end), self._n_ctx):
+            return
+        old_id, n_kept = writing.request.id, writing.n_kept
+        writing.force(rule.end, _new_id(), timings)
+        if timings is not None:
+            self._by_id.pop(old_id)
+            self._submit(writing)  # first, so that it gets the place that the other one leaves
+            self._service.engine.cancel(old_id, keep_tokens=n_kept)
+
+    def _tell_forced(self, writing: Writing, event: TokenEvent | FinishedEvent) -> Iterator[Chunk]:
+        """Tokens that were put into the text come with the first event of the request that goes on behind them."""
+        tokens, writing.untold = writing.untold, ()
+        timings = writing.total(event.timings)
+        for token in tokens:
+            if not writing.choice.stopped:
+                yield writing.choice.add(TokenEvent(event.id, token, None, timings))
+        if tokens and writing.choice.stopped:
+            self._service.engine.cancel(event.id, keep_tokens=0)
 
     def _progress(self, index: int, event: ProgressEvent) -> Progress:
         n_read = event.processed - event.cached
@@ -155,15 +198,20 @@ class Job:
 
     def end_choice(self, index: int) -> None:
         """End one text now as if a stop string had been found after its last token."""
-        choice = self._choices[index]
-        if index in self._open and not choice.stopped:
-            choice.end_early()
-            self._service.engine.cancel(choice.request.id, keep_tokens=choice.n_decoded)
+        writing = self._writings[index]
+        if index in self._open and not writing.choice.stopped:
+            writing.choice.end_early()
+            self._service.engine.cancel(writing.request.id, keep_tokens=writing.n_kept)
+
+    def end_thoughts(self) -> None:
+        """Make the model stop thinking, if it thinks. May be called from any thread."""
+        for writing in self._writings:
+            writing.choice.end_thoughts()
 
     def cancel(self) -> None:
         """Cancel what still runs. Idempotent."""
         for index in list(self._open):
-            self._service.engine.cancel(self._choices[index].request.id)
+            self._service.engine.cancel(self._writings[index].request.id)
         self._open.clear()
 
     def run(self, client_gone: Callable[[], bool]) -> list[Result]:
@@ -182,6 +230,10 @@ class Job:
         finally:
             self.cancel()
         return [results[index] for index in sorted(results)]
+
+
+def _new_id() -> str:
+    return f"http-{next(_request_numbers)}"
 
 
 def check_prompts(service: Service, prompts: Sequence[Sequence[int]], n_ctx: int) -> None:
@@ -204,26 +256,3 @@ def api_error(event: FailedEvent) -> ApiError:
 def _empty_result(choice: Choice) -> Result:
     """An empty prompt is answered at once, with nothing."""
     return choice.finish(FinishedEvent(choice.request.id, "none", -1, Timings()))[1]
-
-
-class _MergedStreams:
-    """Events of several engine streams in the order of their arrival; one stream is read directly."""
-
-    def __init__(self, streams: Sequence[RequestStream]) -> None:
-        self._single = streams[0] if len(streams) == 1 else None
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        if self._single is None:
-            for stream in streams:
-                threading.Thread(target=self._pump, args=(stream,), name="merge-events", daemon=True).start()
-
-    def _pump(self, stream: RequestStream) -> None:
-        for event in stream:
-            self._events.put(event)
-
-    def get(self, timeout: float) -> Event | None:
-        if self._single is not None:
-            return self._single.get(timeout)
-        try:
-            return self._events.get(timeout=timeout)
-        except queue.Empty:
-            return None

@@ -6,8 +6,6 @@ from pyjet.server import option_table_values as values
 from pyjet.server.option_table_row import Option, Section, missing, row
 from pyjet.server.options import ServerOptions
 
-_BUDGET = "a reasoning budget is not available in this version; use --reasoning off or a request's max_tokens"
-
 
 def _append_stop(options: ServerOptions, value: str) -> None:
     options.reverse_prompt.append(value)
@@ -17,8 +15,7 @@ CHAT_OPTIONS: list[Option] = [
     row("-r --reverse-prompt", "text that ends an answer when a request names none; may be given several times",
         field="reverse_prompt", value="PROMPT", apply=_append_stop, accumulates=True, default="none"),
     row("-sp --special", "show special tokens in answers", field="special"),
-    row("--spm-infill", "suffix before prefix in /infill", field="spm_infill",
-        unavailable=missing("/infill is not available in this version; start without it", False)),
+    row("--spm-infill", "suffix before prefix in /infill", field="spm_infill"),
     row("--jinja", "Jinja chat templates; without, only built-in ones and no tools", off="--no-jinja",
         field="jinja", env="JINJA"),
     row("--chat-template", "name of a built-in chat template, or Jinja source", field="chat_template",
@@ -35,10 +32,9 @@ CHAT_OPTIONS: list[Option] = [
     row("--reasoning-effort", "effort for the chat template; default: leave it to the template",
         field="reasoning_effort", value="LEVEL", env="REASONING_EFFORT"),
     row("--reasoning-budget", "tokens for thoughts; -1: no limit", field="reasoning_budget", value="N",
-        env="THINK_BUDGET", convert=values.int_in(-1), unavailable=missing(_BUDGET, -1)),
+        env="THINK_BUDGET", convert=values.int_in(-1)),
     row("--reasoning-budget-message", "text put in front of the end of thoughts that ran out of budget",
-        field="reasoning_budget_message", value="MESSAGE", env="THINK_BUDGET_MESSAGE", default="none",
-        unavailable=missing(_BUDGET, "")),
+        field="reasoning_budget_message", value="MESSAGE", env="THINK_BUDGET_MESSAGE", default="none"),
     row("--reasoning-preserve", "keep thoughts of all turns, for templates that can",
         off="--no-reasoning-preserve", field="reasoning_preserve", env="REASONING_PRESERVE"),
     row("--skip-chat-parsing", "leave thoughts and tool calls in the content", off="--no-skip-chat-parsing",

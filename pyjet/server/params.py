@@ -109,9 +109,10 @@ def _read_flags(body: Mapping[str, Any], params: CompletionParams) -> None:
         "backend_sampling",
         "post_sampling_probs",
         "grammar_lazy",
+        "reasoning_control",
     ):
         setattr(params, name, read_bool(body, name, getattr(params, name)))
-    for name in ("parse_tool_calls", "echo", "reasoning_control"):  # only their type matters here
+    for name in ("parse_tool_calls", "echo"):  # only their type matters here
         read_bool(body, name, False)
     stream_options = body.get("stream_options")
     if isinstance(stream_options, dict):
@@ -150,7 +151,7 @@ def _read_grammar(body: Mapping[str, Any], params: CompletionParams, tokenizer: 
 
 
 def _read_chat(body: Mapping[str, Any], params: CompletionParams) -> None:
-    read_int(body, ("reasoning_budget_tokens",), -1, -1, INT32_MAX, hard=True)
+    read_int(body, ("reasoning_budget_tokens",), -1, -1, INT32_MAX, hard=True)  # of chats only
     if (name := present(body, ("chat_format",))) is not None:
         number = read_int(body, (name,), 0, -INT32_MAX, INT32_MAX)
         if not 0 <= number < len(CHAT_FORMATS):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyjet.server.errors import ApiError, key_not_found
+from pyjet.server.errors import ApiError, invalid_request, key_not_found, type_error
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -39,6 +39,31 @@ def message_starts(prompt: Sequence[int], turn_start: int | None) -> tuple[int, 
     if turn_start is None:
         return ()
     return tuple(np.flatnonzero(np.asarray(prompt, np.int64) == turn_start).tolist())
+
+
+def mixed_tokens(content: Any, tokenizer: Tokenizer, *, add_special: bool, parse_special: bool) -> list[int]:
+    """Tokens of a string, or of a list of strings and token ids. ApiError 400 for anything else."""
+    if isinstance(content, str):
+        return tokenizer.encode(content, add_special=add_special, parse_special=parse_special)
+    if not isinstance(content, list):
+        raise type_error("string", content)
+    tokens: list[int] = []
+    for position, part in enumerate(content):
+        if isinstance(part, str):
+            first = add_special and position == 0
+            tokens += tokenizer.encode(part, add_special=first, parse_special=parse_special)
+        else:
+            tokens.append(read_token(part, tokenizer))
+    return tokens
+
+
+def read_token(value: Any, tokenizer: Tokenizer) -> int:
+    """A token id. ApiError 400 for one that is not in the vocabulary."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise type_error("number", value)
+    if not 0 <= value < tokenizer.n_vocab:
+        raise invalid_request("Prompt contains invalid tokens")
+    return int(value)
 
 
 def _one_prompt(prompt: Any, tokenizer: Tokenizer) -> list[int]:

@@ -13,7 +13,7 @@ from pyjet.server.completion_params import CompletionParams
 from pyjet.server.generation import Item, Progress
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.service import BUILD_INFO
-from pyjet.server.sse import DONE
+from pyjet.server.sse import DONE, DataEvents
 from pyjet.server.timings import timings_json, usage_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def select_fields(result: dict[str, Any], paths: Sequence[str]) -> dict[str, Any
     return selected
 
 
-class NativeFormat:
+class NativeFormat(DataEvents):
     """``/completion``: one object per event, no ``[DONE]``."""
 
     end = b""
@@ -136,7 +136,7 @@ class NativeFormat:
         return select_fields(final, self._params.response_fields) if self._params.response_fields else final
 
 
-class TextFormat:
+class TextFormat(DataEvents):
     """``/v1/completions``: OpenAI's text completion object."""
 
     end = DONE

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyjet import __version__
 from pyjet.chat.turn_start import find_turn_start
+from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
+from pyjet.server.stream_records import StreamRecords
 
 if TYPE_CHECKING:
     from pyjet.chat.template import ChatTemplate
@@ -23,7 +25,7 @@ BUILD_INFO = f"b11434-pyjet{__version__}"
 
 
 class Service:
-    """One served model. Immutable after construction, so every HTTP thread may use it.
+    """One served model. Every HTTP thread may use it: nothing changes but what guards itself.
 
     ``model_id`` is what answers show as ``model``, whatever name the request had; ``aliases`` are all its names.
     ``turn_start`` is the token that begins each message of a chat, if there is one.
@@ -48,6 +50,8 @@ class Service:
         self.model_id = model_id
         self.aliases = tuple(aliases) or (model_id,)
         self.started_at = time.time()
+        self.active_chats = ActiveChats()
+        self.streams = StreamRecords()
 
     @property
     def n_ctx_slot(self) -> int:

@@ -35,10 +35,36 @@ class StreamFormat(Protocol):
         """The events of one item, often none."""
         ...
 
+    def encode(self, event: dict[str, Any]) -> bytes:
+        """One event as it goes over the wire."""
+        ...
 
-def frame(payload: Any) -> bytes:
-    """One ``data:`` event with a JSON payload."""
-    return b"data: " + jsonio.dump(payload) + b"\n\n"
+    def encode_error(self, error: ApiError) -> bytes:
+        """The event that ends a stream that failed."""
+        ...
+
+
+class DataEvents:
+    """Events without a name, as OpenAI's completions have them; also what an error looks like there."""
+
+    def encode(self, event: dict[str, Any]) -> bytes:
+        return frame(event)
+
+    def encode_error(self, error: ApiError) -> bytes:
+        return frame(error.body())
+
+
+class TypedEvents(DataEvents):
+    """Events that are named after their ``type``."""
+
+    def encode(self, event: dict[str, Any]) -> bytes:
+        return frame(event, event["type"])
+
+
+def frame(payload: Any, name: str | None = None) -> bytes:
+    """One event with a JSON payload, and perhaps a name."""
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return head + b"data: " + jsonio.dump(payload) + b"\n\n"
 
 
 class StreamResponse(Response):
@@ -61,7 +87,12 @@ class StreamResponse(Response):
 
 
 def start_stream(job: Job, form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int) -> StreamResponse:
-    """Begin a generation and answer with its events.
+    """Begin a generation and answer with its events. ApiError as for :func:`open_frames`."""
+    return StreamResponse(open_frames(job, form, client_gone, ping_seconds))
+
+
+def open_frames(job: Job, form: StreamFormat, client_gone: Callable[[], bool], ping_seconds: int) -> Frames:
+    """Begin a generation; the bytes of its events follow.
 
     An error that comes before the first event is raised as ApiError; later ones become an event, and the stream
     ends there. Queued requests get their headers (and pings) while they wait.
@@ -77,10 +108,10 @@ def start_stream(job: Job, form: StreamFormat, client_gone: Callable[[], bool], 
     except BaseException:
         job.cancel()
         raise
-    return StreamResponse(_Frames(job, _stream(job, chain(first, items), form, client_gone, ping_seconds)))
+    return Frames(job, _stream(job, chain(first, items), form, client_gone, ping_seconds))
 
 
-class _Frames:
+class Frames:
     """Iterator over a stream's bytes that cancels the job also when it is closed before its first step."""
 
     def __init__(self, job: Job, frames: Iterator[bytes]) -> None:
@@ -89,6 +120,9 @@ class _Frames:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._frames
+
+    def __next__(self) -> bytes:
+        return next(self._frames)
 
     def close(self) -> None:
         close = getattr(self._frames, "close", None)
@@ -106,7 +140,7 @@ def _stream(
         for item in items:
             if client_gone():
                 return
-            data = b"".join(map(frame, form.frames(item))) if item is not None else b""
+            data = b"".join(map(form.encode, form.frames(item))) if item is not None else b""
             if not data and ping_seconds > 0 and time.monotonic() - last_sent >= ping_seconds:
                 data = PING
             if data:
@@ -115,9 +149,9 @@ def _stream(
         if form.end:
             yield form.end
     except ApiError as error:
-        yield frame(error.body())
+        yield form.encode_error(error)
     except Exception:
         logger.exception("a stream failed")
-        yield frame(server_error("internal error").body())
+        yield form.encode_error(server_error("internal error"))
     finally:
         job.cancel()

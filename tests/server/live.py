@@ -28,11 +28,14 @@ def serving(service: Service) -> Iterator[int]:
         thread.join(10)
 
 
-def open_request(port: int, path: str, body: dict[str, Any]) -> socket.socket:
+def open_request(
+    port: int, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
+) -> socket.socket:
     """A connection with a POST request sent and nothing read."""
     data = json.dumps(body).encode()
     connection = socket.create_connection(("127.0.0.1", port), timeout=10)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    lines = {"Host": "x", "Content-Type": "application/json", "Content-Length": len(data), **(headers or {})}
+    head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
     connection.sendall(head.encode() + data)
     return connection
 

@@ -96,3 +96,21 @@ def stream(client: FlaskClient, path: str, body: dict[str, Any]) -> list[Any]:
     assert response.status_code == 200, response.get_data(as_text=True)
     assert response.headers["Content-Type"] == "text/event-stream"
     return events(response.get_data())
+
+
+def typed_stream(client: FlaskClient, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Events of a stream that names each event after its ``type``; pings are left out."""
+    response = client.post(path, data=json.dumps({**body, "stream": True}))
+    assert response.status_code == 200, response.get_data(as_text=True)
+    assert response.headers["Content-Type"] == "text/event-stream"
+    blocks = response.get_data().decode("utf-8").split("\n\n")
+    assert blocks.pop() == ""
+    result = []
+    for block in blocks:
+        if block == ":":
+            continue
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}"
+        result.append(event)
+    return result

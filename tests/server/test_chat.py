@@ -342,8 +342,6 @@ def test_bad_requests(body: Any, status: int) -> None:
     [
         ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
         ("response_format", {"response_format": {"type": "json_object"}}),
-        ("reasoning_budget_tokens", {"reasoning_budget_tokens": 5}),
-        ("reasoning_budget_tokens", {"thinking_budget_tokens": 0}),
         ("json_schema", {"json_schema": {"type": "object"}}),
         ("mirostat", {"mirostat": 1}),
     ],

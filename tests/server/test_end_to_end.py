@@ -13,14 +13,10 @@ from typing import Any
 import pytest
 import requests
 
-from pyjet.assets import default_model_path
 from pyjet.engine.local import LocalEngine
-from pyjet.engine.settings import EngineSettings
-from pyjet.native.library import NativeError, library_path
-from pyjet.server.options import ServerOptions
-from pyjet.server.service import Service
 from tests.server.live import open_request, read_until, serving
-from tests.server.scripted import tiny_model, tiny_template, tiny_tokenizer
+from tests.server.real import has_library, tiny_engine, tiny_service
+from tests.server.scripted import tiny_tokenizer
 
 WEATHER = {
     "type": "function",
@@ -36,31 +32,18 @@ WEATHER = {
 }
 
 
-def has_library() -> bool:
-    try:
-        library_path()
-    except NativeError:
-        return False
-    return True
-
-
 pytestmark = pytest.mark.skipif(not has_library(), reason="libpyjet is not built")
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
-    settings = EngineSettings(str(default_model_path()), n_ctx_slot=2048, n_ctx_total=4 * 2048, n_threads=2)
-    engine = LocalEngine.load(settings)
-    try:
+    with tiny_engine() as engine:
         yield engine
-    finally:
-        engine.close()
 
 
 @pytest.fixture(scope="module")
 def url(engine: LocalEngine) -> Iterator[str]:
-    service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, ServerOptions(), model_id="tiny")
-    with serving(service) as port:
+    with serving(tiny_service(engine)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -108,6 +91,21 @@ def test_the_streamed_chat_is_the_same(url: str) -> None:
     assert texts["content"] == message["content"]
     assert texts["reasoning_content"] == message.get("reasoning_content", "")
     assert texts["arguments"] == message["tool_calls"][0]["function"]["arguments"]
+
+
+def test_thoughts_that_run_out_of_budget_go_on_as_from_the_same_text(url: str) -> None:
+    body = {**weather_chat("Oslo"), "verbose": True}
+    free = ask(url, "/v1/chat/completions", body)["choices"][0]["message"]
+    cut = ask(url, "/v1/chat/completions", {**body, "reasoning_budget_tokens": 4, "reasoning_budget_message": " OK."})
+    message, whole = cut["choices"][0]["message"], cut["__verbose"]
+    assert message["reasoning_content"] != free["reasoning_content"]
+    thoughts = message["reasoning_content"].removesuffix(" OK.")
+    assert thoughts and free["reasoning_content"].startswith(thoughts)
+    head, end, rest = whole["content"].partition("</think>")
+    again = {"prompt": whole["prompt"] + head + end, "temperature": 0, "n_predict": 200}
+    tags = {"preserved_tokens": ["<tool_call>", "</tool_call>"]}
+    assert rest and ask(url, "/completion", {**again, **tags})["content"] == rest
+    assert cut["usage"]["completion_tokens"] == cut["timings"]["predicted_n"] == whole["tokens_predicted"]
 
 
 def test_concurrent_clients_get_what_each_gets_alone(url: str) -> None:
@@ -185,8 +183,7 @@ def test_counters_equal_the_sums_of_the_answers(engine: LocalEngine, url: str, s
 
 
 def test_a_saved_slot_is_restored(engine: LocalEngine, tmp_path: Path) -> None:
-    options = ServerOptions(slot_save_path=f"{tmp_path}/")
-    service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, options, model_id="tiny")
+    service = tiny_service(engine, slot_save_path=f"{tmp_path}/")
     prompt = tiny_tokenizer().encode("The sea and the wind and the sun. " * 40)
     how = {"n_predict": 8, "temperature": 0, "id_slot": 1, "return_tokens": True}
     with serving(service) as port:

@@ -42,9 +42,6 @@ def register(app: Flask, service: Service) -> None:
     _post(app, "/lora-adapters", _set_adapters)
     for path, message in _NOT_OFFERED.items():
         _post(app, path, _raiser(ApiError(501, message)))
-    for method in ("GET", "DELETE"):
-        error = ApiError(501, _NOT_YET.format("/v1/stream"))
-        app.add_url_rule("/v1/stream", f"{method}:/v1/stream", _raiser(error), methods=[method])
     for path in ("/tools", "/cors-proxy"):
         _get(app, path, _raiser(feature_disabled()))
         _post(app, path, _raiser(feature_disabled()))
@@ -53,7 +50,6 @@ def register(app: Flask, service: Service) -> None:
 _EMBEDDINGS = "This server does not support embeddings. Start it with `--embeddings`"
 _RERANKING = "This server does not support reranking. Start it with `--reranking`"
 _AUDIO = "The current model does not support audio input."
-_NOT_YET = "{} is not available in this version"
 
 _NOT_OFFERED = {
     "/embedding": _EMBEDDINGS,
@@ -66,15 +62,6 @@ _NOT_OFFERED = {
     "/audio/transcriptions": _AUDIO,
     "/v1/audio/transcriptions": _AUDIO,
     "/v1/systemone": "This model is not a decision model",
-    "/infill": _NOT_YET.format("/infill"),
-    "/v1/messages": _NOT_YET.format("/v1/messages"),
-    "/v1/messages/count_tokens": _NOT_YET.format("/v1/messages/count_tokens"),
-    "/responses": _NOT_YET.format("/responses"),
-    "/v1/responses": _NOT_YET.format("/v1/responses"),
-    "/responses/input_tokens": _NOT_YET.format("/responses/input_tokens"),
-    "/v1/responses/input_tokens": _NOT_YET.format("/v1/responses/input_tokens"),
-    "/v1/chat/completions/control": _NOT_YET.format("/v1/chat/completions/control"),
-    "/v1/streams/lookup": _NOT_YET.format("/v1/streams/lookup"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Flask, Response
 
@@ -16,8 +16,9 @@ from pyjet.server.chat_results import ChatFormat
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 from pyjet.server.generation import Job
-from pyjet.server.json_fields import lenient_int
-from pyjet.server.params import check_supported, not_supported, parse_params
+from pyjet.server.json_fields import INT32_MAX, read_int, read_str
+from pyjet.server.params import check_supported, parse_params
+from pyjet.server.thought_budget import END, START, ThoughtRule
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
@@ -27,24 +28,43 @@ def register(app: Flask, service: Service) -> None:
     """Add ``/chat/completions`` and ``/chat/completions/input_tokens``, both also below ``/v1``."""
 
     def complete() -> Response:
-        body = jsonio.request_value()
-        prepared = prepare(service, body)
-        params = chat_params(service, body, prepared)
-        check_supported(params)
-        job = Job(service, params, [encode_prompt(service, prepared)])
-        form = ChatFormat(service, params, prepared)
-        form.end_choice = job.end_choice
-        return answer(params, job, form)
+        chat = chat_job(service, jsonio.request_value())
+        form = ChatFormat(service, chat.params, chat.prepared)
+        form.end_choice = chat.job.end_choice
+        service.active_chats.add(form.id, chat.job)
+        return answer(service, chat.params, chat.job, form)
 
     def input_tokens() -> Response:
-        prepared = prepare(service, jsonio.request_value())
-        n_tokens = len(encode_prompt(service, prepared))
+        n_tokens = count_tokens(service, jsonio.request_value())
         return jsonio.response({"input_tokens": n_tokens, "object": "response.input_tokens"})
 
     for prefix in ("", "/v1"):
         path = f"{prefix}/chat/completions"
         app.add_url_rule(path, f"chat:{path}", complete, methods=["POST"])
         app.add_url_rule(f"{path}/input_tokens", f"chat_tokens:{path}", input_tokens, methods=["POST"])
+
+
+class ChatJob(NamedTuple):
+    """A chat request that can run. ``n_prompt``: tokens of its prompt."""
+
+    prepared: PreparedChat
+    params: CompletionParams
+    job: Job
+    n_prompt: int
+
+
+def chat_job(service: Service, body: Any) -> ChatJob:
+    """Everything that a chat request needs, checked. ApiError with llama-server's status and text."""
+    prepared = prepare(service, body)
+    params = chat_params(service, body, prepared)
+    check_supported(params)
+    prompt = encode_prompt(service, prepared)
+    return ChatJob(prepared, params, Job(service, params, [prompt]), len(prompt))
+
+
+def count_tokens(service: Service, body: Any) -> int:
+    """Prompt tokens of a chat request."""
+    return len(encode_prompt(service, prepare(service, body)))
 
 
 def chat_options(service: Service) -> ChatOptions:
@@ -81,7 +101,6 @@ def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
 
 def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
     """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
-    _check_budget(service, body)
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
@@ -90,6 +109,7 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     params.chat_format = prepared.chat_format
     params.generation_prompt = prepared.generation_prompt
     params.preserved_tokens = _preserved_tokens(service, prepared)
+    params.thoughts = _thought_rule(service, fields, prepared)
     return params
 
 
@@ -101,8 +121,14 @@ def _preserved_tokens(service: Service, prepared: PreparedChat) -> list[int]:
     return sorted(token for tag in tags if (token := service.tokenizer.token_id(tag)) is not None)
 
 
-def _check_budget(service: Service, body: Mapping[str, Any]) -> None:
-    """A reasoning budget would cut thoughts short, which is not built."""
-    budget = lenient_int(body.get("reasoning_budget_tokens", body.get("thinking_budget_tokens")), -1)
-    if budget >= 0 or service.options.reasoning_budget >= 0:
-        raise not_supported("reasoning_budget_tokens")
+def _thought_rule(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> ThoughtRule | None:
+    """How long the model may think, if there is a limit or the client wants to be able to end it."""
+    options, tokenizer = service.options, service.tokenizer
+    budget = read_int(body, ("reasoning_budget_tokens", "thinking_budget_tokens"), -1, -1, INT32_MAX, hard=True)
+    budget = options.reasoning_budget if budget < 0 else budget
+    message = read_str(body, "reasoning_budget_message", options.reasoning_budget_message)
+    if not prepared.supports_thinking or (budget < 0 and body.get("reasoning_control") is not True):
+        return None
+    end = (*tokenizer.encode(message), *tokenizer.encode("\n" + END))
+    opened = prepared.generation_prompt.rpartition(START)[2]
+    return ThoughtRule(budget, end, len(tokenizer.encode(opened)) if prepared.thinking_open else -1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response
 
@@ -21,21 +22,32 @@ if TYPE_CHECKING:
 def register(app: Flask, service: Service) -> None:
     """Add ``/completion``, ``/completions`` (both native) and ``/v1/completions``."""
 
-    def complete(form_class: type[NativeFormat] | type[TextFormat]) -> Response:
-        body = object_body(jsonio.request_value())
-        prompts = read_prompts(body, service.tokenizer)
-        params = parse_params(body, service.options, service.tokenizer, n_slots=service.n_slots)
-        check_supported(params)
-        form = form_class(service, params)
-        form.start(prompts)
-        return answer(params, Job(service, params, prompts), form)
-
     def native() -> Response:
-        return complete(NativeFormat)
+        body = object_body(jsonio.request_value())
+        return answer_native(service, body, read_prompts(body, service.tokenizer))
 
     def openai() -> Response:
-        return complete(TextFormat)
+        body = object_body(jsonio.request_value())
+        return _answer(service, body, read_prompts(body, service.tokenizer), TextFormat)
 
     for path in ("/completion", "/completions"):
         app.add_url_rule(path, f"completion:{path}", native, methods=["POST"])
     app.add_url_rule("/v1/completions", "openai_completions", openai, methods=["POST"])
+
+
+def answer_native(service: Service, body: Mapping[str, Any], prompts: list[list[int]]) -> Response:
+    """Continue the prompts as the fields of ``body`` ask; the answer has the form of ``/completion``."""
+    return _answer(service, body, prompts, NativeFormat)
+
+
+def _answer(
+    service: Service,
+    body: Mapping[str, Any],
+    prompts: list[list[int]],
+    form_class: type[NativeFormat] | type[TextFormat],
+) -> Response:
+    params = parse_params(body, service.options, service.tokenizer, n_slots=service.n_slots)
+    check_supported(params)
+    form = form_class(service, params)
+    form.start(prompts)
+    return answer(service, params, Job(service, params, prompts), form)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Response
 
 from pyjet.server import jsonio
-from pyjet.server.errors import invalid_request, type_error
+from pyjet.server.errors import type_error
 from pyjet.server.json_fields import object_body
+from pyjet.server.prompts import mixed_tokens, read_token
 from pyjet.server.routes.chat import prepare
 
 if TYPE_CHECKING:
@@ -39,26 +40,10 @@ def _tokenize(body: dict[str, Any], tokenizer: Tokenizer) -> list[Any]:
         return []
     add_special = _flag(body, "add_special", False)
     parse_special = _flag(body, "parse_special", True)
-    tokens = _tokens(content, tokenizer, add_special, parse_special)
+    tokens = mixed_tokens(content, tokenizer, add_special=add_special, parse_special=parse_special)
     if not _flag(body, "with_pieces", False):
         return list(tokens)
     return [{"id": token, "piece": _piece(token, tokenizer)} for token in tokens]
-
-
-def _tokens(content: Any, tokenizer: Tokenizer, add_special: bool, parse_special: bool) -> list[int]:
-    """Tokens of a string, or of a list of strings and token ids."""
-    if isinstance(content, str):
-        return tokenizer.encode(content, add_special=add_special, parse_special=parse_special)
-    if not isinstance(content, list):
-        raise type_error("string", content)
-    tokens: list[int] = []
-    for position, part in enumerate(content):
-        if isinstance(part, str):
-            first = add_special and position == 0
-            tokens += tokenizer.encode(part, add_special=first, parse_special=parse_special)
-        else:
-            tokens.append(_token(part, tokenizer))
-    return tokens
 
 
 def _detokenize(body: dict[str, Any], tokenizer: Tokenizer) -> str:
@@ -67,15 +52,7 @@ def _detokenize(body: dict[str, Any], tokenizer: Tokenizer) -> str:
         return ""
     if not isinstance(tokens, list):
         raise type_error("array", tokens)
-    return tokenizer.decode([_token(token, tokenizer) for token in tokens])
-
-
-def _token(value: Any, tokenizer: Tokenizer) -> int:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise type_error("number", value)
-    if not 0 <= value < tokenizer.n_vocab:
-        raise invalid_request("Prompt contains invalid tokens")
-    return int(value)
+    return tokenizer.decode([read_token(token, tokenizer) for token in tokens])
 
 
 def _piece(token: int, tokenizer: Tokenizer) -> str | list[int]:
