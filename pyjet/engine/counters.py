@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True)
+class DraftCounts:
+    """Drafted tokens of one source that were verified, and those that were right, by position in the draft."""
+
+    drafted: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
+
+
 @dataclass
 class Counters:
     """Totals; seconds as floats. A request is added when it ends, so totals equal the sums of all Timings."""
@@ -23,6 +31,8 @@ class Counters:
     draft_tokens_accepted: int = 0
     drafts: int = 0
     accepted_per_position: tuple[int, ...] = ()
+    mtp_drafts: DraftCounts = DraftCounts()
+    lookup_drafts: DraftCounts = DraftCounts()
     preemptions: int = 0  # times that a sequence lost its pages to a more urgent one
     tokens_recomputed: int = 0  # rows computed again after that; not part of prompt_tokens
     requests_processing: int = 0  # now

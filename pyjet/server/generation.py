@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -25,6 +26,7 @@ from pyjet.server.choice import Choice, Chunk, Result
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
 from pyjet.server.prompts import message_starts
+from pyjet.server.request_log import request_line
 
 if TYPE_CHECKING:
     from pyjet.server.service import Service
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 """How often a waiting request looks whether its client is still there."""
 
+_log = logging.getLogger(__name__)
 _request_numbers = itertools.count(1)
 
 
@@ -138,6 +141,7 @@ class Job:
                 yield chunk
         elif isinstance(event, FinishedEvent):
             self._open.discard(choice.index)
+            _log.info(request_line(event))
             rest, result = choice.finish(event)
             if rest is not None:
                 yield rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from pyjet.engine.counters import Counters
+from pyjet.engine.counters import Counters, DraftCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -27,6 +27,7 @@ class MetricsText:
         lines += [line for item in _gauges(now, last) for line in _item("gauge", *item)]
         lines += _positions(now.accepted_per_position)
         lines += [line for item in _own(now) for line in _item(*item, prefix="pyjet:")]
+        lines += _own_drafts({"mtp": now.mtp_drafts, "lookup": now.lookup_drafts})
         return "\n".join(lines) + "\n"
 
 
@@ -111,6 +112,25 @@ def _positions(accepted: tuple[int, ...]) -> list[str]:
     name = f"llamacpp:{_PER_POSITION}"
     head = [f"# HELP {name} Draft tokens accepted, by position in the draft", f"# TYPE {name} counter"]
     return head + [f'{name}{{position="{index}"}} {count}' for index, count in enumerate(accepted)]
+
+
+def _own_drafts(sources: dict[str, DraftCounts]) -> list[str]:
+    """Drafted tokens by where they came from and position; nothing before the first draft."""
+    if not any(counts.drafted for counts in sources.values()):
+        return []
+    series = (
+        ("draft_tokens_total", "Draft tokens verified, by source and position in the draft", "drafted"),
+        ("draft_tokens_accepted_total", "Those of them that were right", "accepted"),
+    )
+    lines = []
+    for name, help, field in series:
+        lines += [f"# HELP pyjet:{name} {help}", f"# TYPE pyjet:{name} counter"]
+        for source, counts in sources.items():
+            lines += [
+                f'pyjet:{name}{{source="{source}",position="{position}"}} {count}'
+                for position, count in enumerate(getattr(counts, field))
+            ]
+    return lines
 
 
 def _item(kind: str, name: str, help: str, value: float, *, prefix: str = "llamacpp:") -> list[str]:

@@ -1,0 +1,132 @@
+"""Speculation as the command line describes it: what the options mean together, and the engine's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyjet.engine.settings import MAX_TAIL
+from pyjet.engine.speculation_settings import SpeculationSettings
+from pyjet.server.options import ServerOptions
+from pyjet.server.synthetic_rates import check_rates, rates_for_length
+
+MTP = "draft-mtp"
+DRAFT_BLOCK = 64
+"""The draft head's vocabulary is cut between blocks of so many ids."""
+
+NOT_VALID = "acceptance of drafts is simulated for a benchmark: the answers are not those of the model"
+
+
+class SpeculationError(ValueError):
+    """Options that do not go together; ``option`` is the one to change."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(reason)
+        self.option = option
+
+
+class Lookup(NamedTuple):
+    """Limits of one ngram type in tokens, the last one in occurrences."""
+
+    min_match: int
+    size: int
+    min_hits: int
+
+
+def is_enabled(types: Sequence[str]) -> bool:
+    """Whether ``--spec-type`` names anything but ``none``."""
+    return any(name != "none" for name in types)
+
+
+def longest_draft(options: ServerOptions) -> int:
+    """Tokens of the longest draft that the options allow, before the engine's own limit."""
+    lengths = [lookup.size for lookup in _lookups(options)]
+    return max([*lengths, options.spec_draft_n_max if MTP in options.spec_type else 0])
+
+
+def check_speculation(options: ServerOptions) -> list[str]:
+    """Warnings about options that do less than they say. Raises SpeculationError."""
+    _rates(options)
+    warnings = [NOT_VALID] if has_synthetic_acceptance(options) else []
+    n_max = options.spec_draft_n_max
+    if MTP in options.spec_type and n_max > MAX_TAIL:
+        warnings.append(f"--spec-draft-n-max {n_max}: a step verifies at most {MAX_TAIL} drafts of a request")
+    if MTP in options.spec_type and options.spec_draft_n_min > n_max:
+        warnings.append(
+            f"--spec-draft-n-min {options.spec_draft_n_min} is above --spec-draft-n-max {n_max}: no draft is used"
+        )
+    return warnings + _draft_cache_warnings(options)
+
+
+def has_synthetic_acceptance(options: ServerOptions) -> bool:
+    return options.spec_synth_len > 0 or bool(options.spec_synth_rates)
+
+
+def speculation_settings(options: ServerOptions) -> SpeculationSettings:
+    """The engine's view of the options. Raises SpeculationError."""
+    lookups = _lookups(options)
+    rates = _rates(options)
+    return SpeculationSettings(
+        mtp=MTP in options.spec_type and options.spec_draft_n_max > 0,
+        lookup=bool(lookups),
+        n_max=min(options.spec_draft_n_max, MAX_TAIL),
+        n_min=min(options.spec_draft_n_min, MAX_TAIL),
+        p_min=options.spec_draft_p_min,
+        sampling="probabilistic" if options.spec_draft_sampling == "probabilistic" else "greedy",
+        lookup_min_match=min((lookup.min_match for lookup in lookups), default=options.spec_ngram_simple_size_n),
+        lookup_size=max((lookup.size for lookup in lookups), default=options.spec_ngram_simple_size_m),
+        lookup_min_hits=min((lookup.min_hits for lookup in lookups), default=1),
+        synth_rates=rates,
+        draft_vocab=-(-options.spec_draft_vocab // DRAFT_BLOCK) * DRAFT_BLOCK,
+        adaptive=not rates if options.spec_adaptive is None else options.spec_adaptive,
+    )
+
+
+def _lookups(options: ServerOptions) -> list[Lookup]:
+    """The ngram types that were asked for. They differ in how the peer stores what it finds, which is one index here."""
+    limits = {
+        "ngram-simple": Lookup(
+            options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m, options.spec_ngram_simple_min_hits
+        ),
+        "ngram-map-k": Lookup(
+            options.spec_ngram_map_k_size_n, options.spec_ngram_map_k_size_m, options.spec_ngram_map_k_min_hits
+        ),
+        "ngram-map-k4v": Lookup(
+            options.spec_ngram_map_k4v_size_n, options.spec_ngram_map_k4v_size_m, options.spec_ngram_map_k4v_min_hits
+        ),
+        "ngram-mod": Lookup(options.spec_ngram_mod_n_match, options.spec_ngram_mod_n_max, 1),
+        "ngram-cache": Lookup(2, 8, 1),  # llama-server's own constants; it looks up one token as well
+    }
+    return [limits[name] for name in options.spec_type if name in limits]
+
+
+def _rates(options: ServerOptions) -> tuple[float, ...]:
+    """Synthetic acceptance by position, for as many drafts as a step verifies; empty without."""
+    if not has_synthetic_acceptance(options):
+        return ()
+    option = "--spec-synth-rates" if options.spec_synth_rates else "--spec-synth-len"
+    if options.spec_synth_rates and options.spec_synth_len > 0:
+        raise SpeculationError(option, "--spec-synth-len says the same in another way; give one of the two")
+    if not is_enabled(options.spec_type):
+        raise SpeculationError(option, "there are no drafts to accept; name a kind of them with --spec-type")
+    n_max = longest_draft(options)
+    try:
+        if options.spec_synth_len > 0:
+            return rates_for_length(options.spec_synth_len, n_max, MAX_TAIL)
+        check_rates(options.spec_synth_rates, n_max)
+    except ValueError as error:
+        raise SpeculationError(option, str(error)) from None
+    return tuple(options.spec_synth_rates[:MAX_TAIL])
+
+
+def _draft_cache_warnings(options: ServerOptions) -> list[str]:
+    """The MTP block's keys and values lie in the pages of all others."""
+    pairs = (
+        ("k", options.spec_draft_type_k, options.cache_type_k),
+        ("v", options.spec_draft_type_v, options.cache_type_v),
+    )
+    return [
+        f"--spec-draft-type-{letter} {draft} has no effect: the MTP block shares the cache of type {cache}"
+        for letter, draft, cache in pairs
+        if f"spec_draft_type_{letter}" in options.user_set and draft != cache
+    ]
