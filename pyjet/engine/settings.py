@@ -36,7 +36,7 @@ class EngineSettings:
     checkpoint_step: int = 8192  # tokens between two of them inside a long prompt
     slot_similarity: float = 0.1  # share of a prompt that an idle slot must hold to be chosen for it
     step_budget: float = 3.0  # a step with prompt rows may take so many times as long as one that only decodes
-    speculation: SpeculationSettings = SpeculationSettings()
+    speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
     calibrate: bool = True  # measure steps at load; one request alone needs no prices
     overrides: dict[str, Any] = field(default_factory=dict)  # GGUF metadata, --override-kv
     check_tensors: bool = False

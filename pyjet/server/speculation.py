@@ -83,7 +83,7 @@ def speculation_settings(options: ServerOptions) -> SpeculationSettings:
 
 
 def _lookups(options: ServerOptions) -> list[Lookup]:
-    """The ngram types that were asked for. They differ in how the peer stores what it finds, which is one index here."""
+    """The ngram types that were asked for. At llama-server each has an index of its own, here all share one."""
     limits = {
         "ngram-simple": Lookup(
             options.spec_ngram_simple_size_n, options.spec_ngram_simple_size_m, options.spec_ngram_simple_min_hits

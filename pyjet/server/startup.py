@@ -75,7 +75,7 @@ class Startup:
     def _settings(self, model: Model) -> EngineSettings:
         options = self._options
         _check_rope(options, model.hyperparams.rope_base)
-        _check_mtp(options, model)
+        check_mtp(options, model)
         placement = place(options, model)
         for note in placement.notes:
             _log.warning(note)
@@ -122,7 +122,8 @@ def _check_rope(options: ServerOptions, base: float) -> None:
         )
 
 
-def _check_mtp(options: ServerOptions, model: Model) -> None:
+def check_mtp(options: ServerOptions, model: Model) -> None:
+    """Raises StartupError when drafts of an MTP block are wanted that the model does not have."""
     if MTP in options.spec_type and not model.hyperparams.n_nextn:
         raise StartupError(
             f"--spec-type {MTP}: {Path(model.path).name} has no MTP block to make drafts with; use a file that kept "

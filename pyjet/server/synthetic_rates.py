@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 _BISECTIONS = 60
 
@@ -16,7 +17,7 @@ def check_rates(rates: Sequence[float], n_max: int) -> None:
         raise ValueError(f"{n_max} rates are needed, one for each token of the longest draft, not {len(rates)}")
     if not all(math.isfinite(rate) and 0 <= rate <= 1 for rate in rates):
         raise ValueError("rates lie between 0 and 1")
-    if any(later > earlier for earlier, later in zip(rates, rates[1:])):
+    if any(later > earlier for earlier, later in pairwise(rates)):
         raise ValueError("rates never increase: a token counts only when all before it were accepted")
 
 
