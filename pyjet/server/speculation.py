@@ -11,9 +11,6 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.synthetic_rates import check_rates, rates_for_length
 
 MTP = "draft-mtp"
-DRAFT_BLOCK = 64
-"""The draft head's vocabulary is cut between blocks of so many ids."""
-
 NOT_VALID = "acceptance of drafts is simulated for a benchmark: the answers are not those of the model"
 
 
@@ -31,6 +28,11 @@ class Lookup(NamedTuple):
     min_match: int
     size: int
     min_hits: int
+
+
+NO_LOOKUP = Lookup(
+    SpeculationSettings.lookup_min_match, SpeculationSettings.lookup_size, SpeculationSettings.lookup_min_hits
+)
 
 
 def is_enabled(types: Sequence[str]) -> bool:
@@ -65,21 +67,29 @@ def has_synthetic_acceptance(options: ServerOptions) -> bool:
 def speculation_settings(options: ServerOptions) -> SpeculationSettings:
     """The engine's view of the options. Raises SpeculationError."""
     lookups = _lookups(options)
-    rates = _rates(options)
+    lookup = _widest(lookups) if lookups else NO_LOOKUP
+    n_max = min(options.spec_draft_n_max, MAX_TAIL)
     return SpeculationSettings(
-        mtp=MTP in options.spec_type and options.spec_draft_n_max > 0,
+        mtp=MTP in options.spec_type and n_max > 0,
         lookup=bool(lookups),
-        n_max=min(options.spec_draft_n_max, MAX_TAIL),
+        n_max=max(1, n_max),
         n_min=min(options.spec_draft_n_min, MAX_TAIL),
         p_min=options.spec_draft_p_min,
         sampling="probabilistic" if options.spec_draft_sampling == "probabilistic" else "greedy",
-        lookup_min_match=min((lookup.min_match for lookup in lookups), default=options.spec_ngram_simple_size_n),
-        lookup_size=max((lookup.size for lookup in lookups), default=options.spec_ngram_simple_size_m),
-        lookup_min_hits=min((lookup.min_hits for lookup in lookups), default=1),
-        synth_rates=rates,
-        draft_vocab=-(-options.spec_draft_vocab // DRAFT_BLOCK) * DRAFT_BLOCK,
-        adaptive=not rates if options.spec_adaptive is None else options.spec_adaptive,
+        lookup_min_match=lookup.min_match,
+        lookup_size=lookup.size,
+        lookup_min_hits=lookup.min_hits,
+        synth_rates=_rates(options),
+        synth_adaptive=options.spec_adaptive is True,
+        draft_vocab=options.spec_draft_vocab,
+        adaptive=options.spec_adaptive is not False,
     )
+
+
+def _widest(lookups: Sequence[Lookup]) -> Lookup:
+    """One search serves all ngram types: it finds what any of them would."""
+    matches, sizes, hits = zip(*lookups)
+    return Lookup(min(matches), max(sizes), min(hits))
 
 
 def _lookups(options: ServerOptions) -> list[Lookup]:
@@ -97,7 +107,7 @@ def _lookups(options: ServerOptions) -> list[Lookup]:
         "ngram-mod": Lookup(options.spec_ngram_mod_n_match, options.spec_ngram_mod_n_max, 1),
         "ngram-cache": Lookup(2, 8, 1),  # llama-server's own constants; it looks up one token as well
     }
-    return [limits[name] for name in options.spec_type if name in limits]
+    return [limits[name] for name in options.spec_type if name in limits and limits[name].size > 0]
 
 
 def _rates(options: ServerOptions) -> tuple[float, ...]:

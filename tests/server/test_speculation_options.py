@@ -35,7 +35,7 @@ def reason(*arguments: str) -> str:
 
 def test_nothing_is_drafted_without_options() -> None:
     found = settings()
-    assert found == SpeculationSettings() and not found.enabled
+    assert found == SpeculationSettings() and not found.is_on
 
 
 def test_types_accumulate() -> None:
@@ -61,11 +61,11 @@ def test_mtp_settings() -> None:
     options = [*MTP, "--spec-draft-n-max", "4", "--spec-draft-n-min", "2", "--spec-draft-p-min", "0.25"]
     found = settings(*options, "--spec-draft-sampling", "probabilistic", "--spec-draft-vocab", "100", "--spec-fixed")
     assert (found.mtp, found.lookup, found.n_max, found.n_min, found.p_min) == (True, False, 4, 2, 0.25)
-    assert (found.sampling, found.draft_vocab, found.adaptive) == ("probabilistic", 128, False)
+    assert (found.sampling, found.draft_vocab, found.is_adaptive) == ("probabilistic", 100, False)
     plain = settings(*MTP)
-    assert (plain.n_max, plain.n_min, plain.draft_vocab, plain.adaptive) == (3, 0, 32768, True)
+    assert (plain.n_max, plain.n_min, plain.draft_vocab, plain.is_adaptive) == (3, 0, 32768, True)
     assert settings(*MTP, "--spec-draft-vocab", "0").draft_vocab == 0
-    assert not settings(*MTP, "--spec-draft-n-max", "0").enabled
+    assert not settings(*MTP, "--spec-draft-n-max", "0").is_on
 
 
 def test_drafts_are_no_longer_than_a_step_verifies() -> None:
@@ -87,6 +87,7 @@ def test_drafts_are_no_longer_than_a_step_verifies() -> None:
         (["--spec-type", "ngram-mod", "--spec-ngram-mod-n-match", "16"], (16, 64, 1)),
         (["--spec-default"], (24, 64, 1)),
         (["--spec-type", "ngram-cache"], (2, 8, 1)),
+        (["--spec-type", "ngram-simple,ngram-mod", "--spec-ngram-mod-n-max", "0"], (12, 48, 1)),
     ],
 )
 def test_lookup_settings(arguments: list[str], limits: tuple[int, int, int]) -> None:
@@ -106,9 +107,9 @@ def test_spec_default_sets_the_lengths_back() -> None:
 def test_rates_reach_the_engine_as_given() -> None:
     line = parse([*MTP, "--spec-draft-n-max", "2", "--spec-synth-rates", "0.8, 0.6"], {})
     found = speculation_settings(line.options)
-    assert found.synth_rates == (0.8, 0.6) and not found.adaptive
+    assert found.synth_rates == (0.8, 0.6) and not found.is_adaptive
     assert line.warnings == [NOT_VALID]
-    assert settings(*MTP, "--spec-draft-n-max", "2", "--spec-synth-rates", "0.8,0.6", "--spec-adaptive").adaptive
+    assert settings(*MTP, "--spec-draft-n-max", "2", "--spec-synth-rates", "0.8,0.6", "--spec-adaptive").is_adaptive
 
 
 def test_rates_behind_what_is_verified_are_dropped() -> None:
