@@ -69,3 +69,6 @@ class SpeculationSettings:
     def first_blocks(self) -> int:
         """Blocks of token ids that are always drafted; 0: all."""
         return -(-max(0, self.draft_vocab) // DRAFT_BLOCK)
+
+
+NO_SPECULATION = SpeculationSettings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from pyjet.engine.counters import Counters, DraftCounts
+from pyjet.engine.counters import Counters
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -27,7 +27,7 @@ class MetricsText:
         lines += [line for item in _gauges(now, last) for line in _item("gauge", *item)]
         lines += _positions(now.accepted_per_position)
         lines += [line for item in _own(now) for line in _item(*item, prefix="pyjet:")]
-        lines += _own_drafts({"mtp": now.mtp_drafts, "lookup": now.lookup_drafts})
+        lines += _own_drafts(now)
         return "\n".join(lines) + "\n"
 
 
@@ -114,23 +114,21 @@ def _positions(accepted: tuple[int, ...]) -> list[str]:
     return head + [f'{name}{{position="{index}"}} {count}' for index, count in enumerate(accepted)]
 
 
-def _own_drafts(sources: dict[str, DraftCounts]) -> list[str]:
-    """Drafted tokens by where they came from and position; nothing before the first draft."""
-    if not any(counts.drafted for counts in sources.values()):
+def _own_drafts(now: Counters) -> list[str]:
+    """Drafts by where they came from; nothing before the first one."""
+    if not now.draft_tokens:
         return []
-    series = (
-        ("draft_tokens_total", "Draft tokens verified, by source and position in the draft", "drafted"),
-        ("draft_tokens_accepted_total", "Those of them that were right", "accepted"),
-    )
-    lines = []
-    for name, help, field in series:
-        lines += [f"# HELP pyjet:{name} {help}", f"# TYPE pyjet:{name} counter"]
-        for source, counts in sources.items():
-            lines += [
-                f'pyjet:{name}{{source="{source}",position="{position}"}} {count}'
-                for position, count in enumerate(getattr(counts, field))
-            ]
-    return lines
+    drafted = {"mtp": now.draft_tokens_mtp, "lookup": now.draft_tokens_lookup}
+    accepted = {"mtp": now.draft_tokens_mtp_accepted, "lookup": now.draft_tokens_lookup_accepted}
+    return [
+        *_by_source("draft_tokens_total", "Draft tokens proposed, by where they came from", drafted),
+        *_by_source("draft_tokens_accepted_total", "Draft tokens accepted, by where they came from", accepted),
+    ]
+
+
+def _by_source(name: str, help: str, counts: dict[str, int]) -> list[str]:
+    head = [f"# HELP pyjet:{name} {help}", f"# TYPE pyjet:{name} counter"]
+    return head + [f'pyjet:{name}{{source="{source}"}} {count}' for source, count in counts.items()]
 
 
 def _item(kind: str, name: str, help: str, value: float, *, prefix: str = "llamacpp:") -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyjet.engine.counters import Counters, DraftCounts
+from pyjet.engine.counters import Counters
 from pyjet.engine.request import FinishedEvent, Timings
 from pyjet.server.app import create_app
 from pyjet.server.metrics import MetricsText
@@ -74,7 +74,7 @@ def test_request_fields_of_speculation_are_ignored() -> None:
 def test_metrics_of_drafts() -> None:
     now = Counters(
         draft_tokens=30, draft_tokens_accepted=14, drafts=10, accepted_per_position=(9, 5, 0),
-        mtp_drafts=DraftCounts((8, 8), (7, 4)), lookup_drafts=DraftCounts((2, 2, 2), (2, 1, 0)),
+        draft_tokens_mtp=24, draft_tokens_mtp_accepted=11, draft_tokens_lookup=6, draft_tokens_lookup_accepted=3,
     )  # fmt: skip
     text = MetricsText().render(now)
     for line in (
@@ -82,9 +82,10 @@ def test_metrics_of_drafts() -> None:
         "llamacpp:spec_decode_num_accepted_tokens_total 14",
         "llamacpp:spec_decode_num_drafts_total 10",
         'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 0',
-        'pyjet:draft_tokens_total{source="mtp",position="1"} 8',
-        'pyjet:draft_tokens_accepted_total{source="mtp",position="1"} 4',
-        'pyjet:draft_tokens_accepted_total{source="lookup",position="0"} 2',
+        'pyjet:draft_tokens_total{source="mtp"} 24',
+        'pyjet:draft_tokens_total{source="lookup"} 6',
+        'pyjet:draft_tokens_accepted_total{source="mtp"} 11',
+        'pyjet:draft_tokens_accepted_total{source="lookup"} 3',
     ):
         assert f"\n{line}\n" in text
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
