@@ -1,4 +1,4 @@
-"""The bounds that figures must keep: ``python -m bench.bounds bench/results/nvidia-h200/{step,agents,speculation}.json``.
+"""The bounds that figures must keep: ``python -m bench.bounds bench/results/nvidia-h200/{step,agents}.json``.
 
 Prints every bound with its figure and fails when one is missed. A figure that was not measured is neither.
 """
