@@ -68,11 +68,13 @@ def speculation_settings(options: ServerOptions) -> SpeculationSettings:
     """The engine's view of the options. Raises SpeculationError."""
     lookups = _lookups(options)
     lookup = _widest(lookups) if lookups else NO_LOOKUP
-    n_max = min(options.spec_draft_n_max, MAX_TAIL)
+    mtp = MTP in options.spec_type and options.spec_draft_n_max > 0
+    # --spec-draft-n-max is about the MTP block; lookups alone have their own limit.
+    n_max = lookup.size if lookups and not mtp else options.spec_draft_n_max
     return SpeculationSettings(
-        mtp=MTP in options.spec_type and n_max > 0,
+        mtp=mtp,
         lookup=bool(lookups),
-        n_max=max(1, n_max),
+        n_max=min(max(1, n_max), MAX_TAIL),
         n_min=min(options.spec_draft_n_min, MAX_TAIL),
         p_min=options.spec_draft_p_min,
         sampling="probabilistic" if options.spec_draft_sampling == "probabilistic" else "greedy",

@@ -94,6 +94,12 @@ def test_lookup_settings(arguments: list[str], limits: tuple[int, int, int]) -> 
     found = settings(*arguments)
     assert found.lookup and not found.mtp
     assert (found.lookup_min_match, found.lookup_size, found.lookup_min_hits) == limits
+    assert found.n_max == MAX_TAIL, "the limit of MTP drafts is not that of lookups"
+
+
+def test_short_lookups() -> None:
+    assert settings("--spec-type", "ngram-simple", "--spec-ngram-simple-size-m", "2").n_max == 2
+    assert settings("--spec-type", "draft-mtp,ngram-simple", "--spec-draft-n-max", "4").n_max == 4
 
 
 def test_spec_default_sets_the_lengths_back() -> None:
