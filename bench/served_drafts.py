@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from bench.gpu import device_label
 from bench.load_client import Server
 from bench.load_scenarios import Load
 from bench.server import PYJET, running_server
@@ -18,6 +19,7 @@ from bench.server import PYJET, running_server
 MTP = ("--spec-type", "draft-mtp", "--spec-draft-n-max", "2", "--spec-synth-rates", "0.8,0.6")
 # llama-server b11434 on one H200 with these options and this load, q8_0 KV, 27B Q4_K_M of random weights; the figures
 # of its best configuration. Tokens a second of all agents together.
+RECORDED_ON = "H200"
 LLAMA_CPP = {"1": 111.9, "4": 213.8, "8": 290.9, "4x23k": 172.2}
 REQUEST_SECONDS = 120.0
 START_SECONDS = 120.0
@@ -51,14 +53,15 @@ def figures(records: dict[str, list[dict[str, Any]]], prefix: str = "") -> dict[
     return found
 
 
-def ratios(ours: dict[str, float], peer: dict[str, float]) -> dict[str, Any]:
-    """Speed over llama-server's: the one measured here, else the recorded one."""
+def ratios(ours: dict[str, float], peer: dict[str, float], device_name: str) -> dict[str, Any]:
+    """Speed over llama-server's: the one measured here, else, on such a device, the recorded one."""
+    recorded = LLAMA_CPP if RECORDED_ON in device_name else {}
     found: dict[str, Any] = {}
-    for case, recorded in LLAMA_CPP.items():
-        if (speed := ours.get(f"tok_s_{case}")) is not None:
-            found[f"tok_s_ratio_{case}"] = round(speed / peer.get(f"llama_cpp_tok_s_{case}", recorded), 3)
-    measured = [case for case in LLAMA_CPP if f"llama_cpp_tok_s_{case}" in peer]
-    found["llama_cpp_measured_here"] = measured
+    for case in LLAMA_CPP:
+        speed, other = ours.get(f"tok_s_{case}"), peer.get(f"llama_cpp_tok_s_{case}", recorded.get(case))
+        if speed is not None and other is not None:
+            found[f"tok_s_ratio_{case}"] = round(speed / other, 3)
+    found["llama_cpp_measured_here"] = [case for case in LLAMA_CPP if f"llama_cpp_tok_s_{case}" in peer]
     return found
 
 
@@ -89,4 +92,5 @@ def measure(common: Sequence[str], device: str, peer: Path | None, sizes: Namesp
             run = served([str(peer)], [*context, *more], cases, sizes)
             peers |= figures(run["records"], "llama_cpp_")
             failures += [run["failed"]] if "failed" in run else []
-    return {**found, **peers, **ratios(found, peers), **({"served_failures": failures} if failures else {})}
+    found |= peers | ratios(found, peers, device_label(device))
+    return found | ({"served_failures": failures} if failures else {})

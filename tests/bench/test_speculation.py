@@ -16,7 +16,7 @@ from bench.report_speculation import speculation_table
 from bench.served_drafts import LLAMA_CPP, figures, ratios
 from bench.step_rows import Rows, make_batch
 from pyjet.engine.settings import MAX_TAIL
-from pyjet.native import SEQ_RESET
+from pyjet.native import SEQ_RESET, StepResult
 from tests.engine.fake_native import LIMITS, FakeNative
 
 # skipping rows of prompts
@@ -36,8 +36,6 @@ class Recorder:
         self.copies: list[tuple[int, ...]] = []
 
     def step(self, batch: Any) -> Any:
-        from pyjet.native import StepResult
-
         self.batches.append(batch)
         n = len(batch.tokens)
         none = np.empty((0, 0), np.float32)
@@ -140,15 +138,16 @@ SERVED = {"1": [{"total_tok_s": 300.0, "tokens_per_step": 2.4}, {"total_tok_s": 
 def test_ratios_take_the_peers_own_figures_first() -> None:
     ours = figures(SERVED)
     assert ours == {"tok_s_1": 305.0, "tokens_per_step_1": 2.35}
-    found = ratios(ours, {})
+    found = ratios(ours, {}, "NVIDIA H200")
     assert found == {"tok_s_ratio_1": round(305 / LLAMA_CPP["1"], 3), "llama_cpp_measured_here": []}
-    found = ratios(ours, {"llama_cpp_tok_s_1": 100.0})
+    found = ratios(ours, {"llama_cpp_tok_s_1": 100.0}, "a laptop")
     assert found == {"tok_s_ratio_1": 3.05, "llama_cpp_measured_here": ["1"]}
+    assert ratios(ours, {}, "a laptop") == {"llama_cpp_measured_here": []}, "recorded on another device"
 
 
 def test_the_table_and_its_bounds() -> None:
     record = {"device": "H200", "commit": "abc", "date": "2026-01-01", "model": "27B", "options": "--spec-type x",
-              **figures(SERVED), **ratios(figures(SERVED), {}), "draft_overhead_fraction": 0.2}  # fmt: skip
+              **figures(SERVED), **ratios(figures(SERVED), {}, "an H200"), "draft_overhead_fraction": 0.2}  # fmt: skip
     text = speculation_table(record)
     assert "| 1 agent | 2.35 | 305 | 112 | 2.7 | >= 2 | ok |" in text
     assert "| 8 agents |  |  |  |  | >= 4 | not measured |" in text
