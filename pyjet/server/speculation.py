@@ -88,6 +88,18 @@ def speculation_settings(options: ServerOptions) -> SpeculationSettings:
     )
 
 
+def describe(settings: SpeculationSettings) -> str:
+    """What is drafted, for the log."""
+    sources = []
+    if settings.mtp:
+        sources.append(f"up to {settings.max_draft} tokens of the MTP block")
+    if settings.lookup:
+        most = min(settings.lookup_size, MAX_TAIL)
+        sources.append(f"up to {most} tokens that followed the last {settings.lookup_min_match} or more before")
+    how = "as many as pay" if settings.is_adaptive else "always as many as there are"
+    return f"drafts: {' and '.join(sources)}, {how}" if sources else "no drafts"
+
+
 def _widest(lookups: Sequence[Lookup]) -> Lookup:
     """One search serves all ngram types: it finds what any of them would."""
     matches, sizes, hits = zip(*lookups)

@@ -21,7 +21,7 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.placement import place
 from pyjet.server.profiles import check_profiles
 from pyjet.server.service import Service
-from pyjet.server.speculation import MTP
+from pyjet.server.speculation import MTP, describe
 
 LoadProgress = Callable[[str, int, int], None]
 
@@ -83,6 +83,8 @@ class Startup:
         _log.info("device: %s (%s)", choice.device, choice.reason)
         _log.info("memory plan: %s", placement.memory)
         _log.info("%d slots, %d tokens each, %d together", settings.n_slots, settings.n_ctx_slot, settings.n_ctx_total)
+        if settings.speculation.is_on:
+            _log.info(describe(settings.speculation))
         return settings
 
     def _start_engine(self, settings: EngineSettings, model: Model) -> EngineProcess:

@@ -15,7 +15,7 @@ from pyjet.engine.settings import MAX_TAIL
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.server.main import main
 from pyjet.server.option_parser import OptionError, parse
-from pyjet.server.speculation import NOT_VALID, speculation_settings
+from pyjet.server.speculation import NOT_VALID, describe, speculation_settings
 from pyjet.server.startup import StartupError, check_mtp
 from pyjet.server.synthetic_rates import check_rates, rates_for_length
 from tests.server.scripted import tiny_model
@@ -95,6 +95,17 @@ def test_lookup_settings(arguments: list[str], limits: tuple[int, int, int]) -> 
     assert found.lookup and not found.mtp
     assert (found.lookup_min_match, found.lookup_size, found.lookup_min_hits) == limits
     assert found.n_max == MAX_TAIL, "the limit of MTP drafts is not that of lookups"
+
+
+def test_what_the_log_says() -> None:
+    both = settings("--spec-type", "draft-mtp,ngram-simple")
+    assert describe(both) == (
+        "drafts: up to 3 tokens of the MTP block and up to 7 tokens that followed the last 12 or more before, "
+        "as many as pay"
+    )
+    fixed = settings("--spec-type", "ngram-cache", "--spec-fixed")
+    assert describe(fixed).endswith("up to 7 tokens that followed the last 2 or more before, always as many as there are")
+    assert describe(settings()) == "no drafts"
 
 
 def test_short_lookups() -> None:
