@@ -104,7 +104,9 @@ def test_what_the_log_says() -> None:
         "as many as pay"
     )
     fixed = settings("--spec-type", "ngram-cache", "--spec-fixed")
-    assert describe(fixed).endswith("up to 7 tokens that followed the last 2 or more before, always as many as there are")
+    assert describe(fixed) == (
+        "drafts: up to 7 tokens that followed the last 2 or more before, always as many as there are"
+    )
     assert describe(settings()) == "no drafts"
 
 
