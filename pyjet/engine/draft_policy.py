@@ -1,0 +1,87 @@
+"""How many drafts pay: more of them make a step longer and, with luck, worth more tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyjet.engine.draft_costs import DraftCosts
+from pyjet.engine.step_costs import StepCosts
+
+BETTER = 1.002  # times as fast, before one more row is taken
+REFRESH_STEPS = 8  # prices are looked up anew so often: they change slowly
+Chances = Sequence[Sequence[float]]  # of each sequence: that its first draft is right, its first two are, ...
+
+
+class Company(NamedTuple):
+    """The rows of a step that are there anyway: ``n_rows`` that decode, and those of prompts."""
+
+    n_rows: int
+    n_prompt_rows: int = 0
+
+
+class Cut(NamedTuple):
+    """Drafts of each sequence, and the tokens per second that are expected with them."""
+
+    lengths: list[int]
+    rate: float
+
+
+class DraftPolicy:
+    """Prices of rows come from ``costs``, those of the MTP block from ``passes``: both are learned as steps run."""
+
+    def __init__(self, costs: StepCosts, passes: DraftCosts) -> None:
+        self._costs = costs
+        self._passes = passes
+        self._prices: dict[int, float] = {}  # by rows
+        self._n_steps = 0
+
+    def begin_step(self) -> None:
+        self._n_steps += 1
+        if self._n_steps % REFRESH_STEPS == 0:
+            self._prices.clear()
+
+    def cut(self, chances: Chances, company: Company, room: int, n_draft: int) -> Cut:
+        """Drafts to verify, ``room`` at most, in a step that makes ``n_draft`` for the next one.
+
+        The j-th draft of a sequence is worth a token if all before it are right too. The most likely ones of all
+        sequences come first, and as many of them as give most tokens per second: with stairs in the price, that may
+        be more than where the next one would not pay.
+        """
+        best_first = sorted(((chance, i) for i, each in enumerate(chances) for chance in each), reverse=True)[:room]
+        passes = self._passes.seconds(n_draft)
+        tokens = float(len(chances))
+        best, n_best = tokens / (self._seconds(company, 0) + passes), 0
+        for n, (chance, _) in enumerate(best_first, 1):
+            tokens += chance
+            rate = tokens / (self._seconds(company, n) + passes)
+            if rate > best * BETTER:
+                best, n_best = rate, n
+        lengths = [0] * len(chances)
+        for _, i in best_first[:n_best]:
+            lengths[i] += 1
+        return Cut(lengths, best)
+
+    def depth(self, chances: Chances, others: Chances, company: Company, room: int) -> int:
+        """How many drafts of the MTP block to ask for, when steps like this one follow.
+
+        ``chances`` are those of its drafts, ``others`` of sequences that have better ones.
+        """
+        most = max(map(len, chances), default=0)
+        cuts = [self.cut([*others, *(each[:n] for each in chances)], company, room, n) for n in range(most + 1)]
+        return max(range(most + 1), key=lambda n: cuts[n].rate)
+
+    def _seconds(self, company: Company, n_drafts: int) -> float:
+        """Price of a step with so many drafts.
+
+        Prompts take the rows that drafts leave them, so beside prompts a draft costs as much as each of their rows.
+        """
+        if not company.n_prompt_rows:
+            return self._price(company.n_rows + n_drafts)
+        n_all = company.n_rows + company.n_prompt_rows
+        return self._price(n_all) * (1.0 + n_drafts / n_all)
+
+    def _price(self, n_rows: int) -> float:
+        if n_rows not in self._prices:
+            self._prices[n_rows] = max(self._costs.seconds(n_rows), 1e-9)
+        return self._prices[n_rows]
