@@ -12,7 +12,7 @@ from pyjet.native import NO_DRAFTS, ROW_ARGMAX, ROW_SAMPLE, SAMPLE_DTYPE, SEQ_DT
 PAGE_TOKENS = 64
 FILL_TOKENS = 2048  # of a prompt whose pages are copied to all others
 # A pj_sample with the server's defaults.
-DEFAULT_SAMPLE = np.array([(0.5, 0.95, 0.05, 0.8, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 0)], SAMPLE_DTYPE)
+DEFAULT_SAMPLE = np.array([(0, 0.95, 0.05, 0.8, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 0, 0, 0)], SAMPLE_DTYPE)
 
 
 @dataclass(frozen=True)

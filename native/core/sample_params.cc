@@ -37,7 +37,6 @@ void check_tokens(int index, const char *what, const Entry *entries, int n, int 
 }
 
 void check_parameters(const pj_sample &s, int index) {
-    must(s.uniform >= 0 && s.uniform < 1, index, "uniform", s.uniform, "0 <= uniform < 1");
     must(!std::isnan(s.top_p), index, "top_p", s.top_p, "numbers");
     must(!std::isnan(s.min_p), index, "min_p", s.min_p, "numbers");
     const struct {
@@ -49,6 +48,7 @@ void check_parameters(const pj_sample &s, int index) {
                   {"presence_penalty", s.presence_penalty}};
     for (const auto &f : finite) must(std::isfinite(f.value), index, f.field, f.value, "finite numbers");
     must(s.min_keep >= 0, index, "min_keep", s.min_keep, "0 and above");
+    must(s.index >= 0, index, "index", s.index, "0 and above");
 }
 
 }  // namespace
@@ -92,7 +92,8 @@ SampleRow sample_params(const pj_sample &sample, int n_vocab, const pj_token_cou
                         const pj_token_bias *biases) {
     const bool is_greedy = sample.temperature <= 0;
     SampleRow row = {};
-    row.uniform = sample.uniform;
+    row.seed = sample.seed;
+    row.index = sample.index;
     row.top_p = is_greedy ? 1.0 : sample.top_p;
     row.counts = sample.n_counts ? counts + sample.count_begin : nullptr;
     row.biases = sample.n_biases ? biases + sample.bias_begin : nullptr;

@@ -4,7 +4,7 @@
 //
 //     for_each(n, body)          body(i) for its share of 0 .. n - 1
 //     values(logits, n, body)    body(i, i % kSampleGroups, logits[i]) likewise; thread i % kTeamThreads has element i
-//     value(logits, i)           logits[i]
+//     value(logits, i)           logits[i], also where an earlier op of the same launch had other logits
 //     raise(own, key)            own = the larger of both, where no other thread has it
 //     sum(shared, own)           adds every thread's own number; the call of one thread does not wait for others
 //     largest(shared, own)       likewise the maximum
@@ -16,6 +16,8 @@
 // sorted, so that nothing depends on which thread came first.
 #pragma once
 
+#include "core/draft_ids.h"
+#include "core/sample_noise.h"
 #include "core/sampling.h"
 
 #ifdef __CUDACC__
@@ -39,11 +41,13 @@ struct SampleScratch {
     union {
         uint32_t groups[kSampleGroups];  // keys of their maxima
         Wide sums[PJ_MAX_CANDIDATES];    // running sums of the candidates' weights
+        Wide arrivals[PJ_MAX_CANDIDATES];
     };
-    Wide total;  // weight of the whole vocabulary
+    Wide total;  // weight of all logits
+    Wide first;  // to arrive
     uint32_t reached[32];
     uint16_t few[kFewGroups];  // groups that have candidates
-    uint32_t best, n_few, n_found, n_below, n_probable, n_passed;
+    uint32_t best, n_few, n_found, n_below, n_probable, winner;
 };
 
 namespace sample {
@@ -53,42 +57,61 @@ PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
     team.for_each(kSampleGroups, [&](int i) { s.groups[i] = 0; });
     team.for_each(32, [&](int i) { s.reached[i] = 0; });
     team.for_each(1, [&](int) {
-        s.total = 0;
-        s.best = s.n_few = s.n_found = s.n_below = s.n_probable = s.n_passed = 0;
+        s.total = s.first = 0;
+        s.best = s.n_few = s.n_found = s.n_below = s.n_probable = s.winner = 0;
     });
     team.sync();
 }
 
 // Biases and penalties, in place.
-template <class Team>
-PJ_TEAM_FUNCTION void change(const Team &team, float *logits, const SampleRow &row) {
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void change(const Team &team, float *logits, const SampleRow &row, const Ids &ids) {
     team.for_each(row.n_biases, [&](int i) {
-        float &logit = logits[row.biases[i].token];
-        row.before[row.n_counts + i] = logit;
-        logit += row.biases[i].bias;
+        const int at = ids.index_of(row.biases[i].token);
+        if (at < 0) return;
+        const float before = row.before[row.n_counts + i] = team.value(logits, at);
+        logits[at] = before + row.biases[i].bias;
     });
     team.sync();
     team.for_each(row.n_counts, [&](int i) {
-        float &logit = logits[row.counts[i].token];
-        row.before[i] = logit;
-        logit = penalised(row, logit, row.counts[i].count);
+        const int at = ids.index_of(row.counts[i].token);
+        if (at < 0) return;
+        const float before = row.before[i] = team.value(logits, at);
+        logits[at] = penalised(row, before, row.counts[i].count);
     });
     team.sync();
 }
 
 // Undoes change().
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void restore(const Team &team, float *logits, const SampleRow &row, const Ids &ids) {
+    const auto put_back = [&](int token, float before) {
+        const int at = ids.index_of(token);
+        if (at >= 0) logits[at] = before;
+    };
+    team.sync();
+    team.for_each(row.n_counts, [&](int i) { put_back(row.counts[i].token, row.before[i]); });
+    team.sync();
+    team.for_each(row.n_biases, [&](int i) { put_back(row.biases[i].token, row.before[row.n_counts + i]); });
+    team.sync();
+}
+
+// Logits of ids that the vocabulary does not have: a whole one has none.
 template <class Team>
-PJ_TEAM_FUNCTION void restore(const Team &team, float *logits, const SampleRow &row) {
-    team.sync();
-    team.for_each(row.n_counts, [&](int i) { logits[row.counts[i].token] = row.before[i]; });
-    team.sync();
-    team.for_each(row.n_biases, [&](int i) { logits[row.biases[i].token] = row.before[row.n_counts + i]; });
+PJ_TEAM_FUNCTION void ban_missing(const Team &, float *, int, const AllIds &) {}
+
+template <class Team>
+PJ_TEAM_FUNCTION void ban_missing(const Team &team, float *logits, int n_vocab, const DraftIds &ids) {
+    team.for_each(ids.n_blocks * PJ_DRAFT_BLOCK, [&](int i) {
+        const int at = ids.n_low + i;
+        if (ids.id_of(at) >= n_vocab) logits[at] = logit_of_key(kLowestKey);
+    });
     team.sync();
 }
 
 template <class Team>
-PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
-    team.values(logits, n_vocab, [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
+PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits) {
+    team.values(logits, n_logits, [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
     uint32_t best = 0;
     team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
     team.largest(s.best, best);
@@ -118,31 +141,33 @@ PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32
 }
 
 // All candidates from the bound on, in any order. Few groups have any when k is small.
-template <class Team>
-PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_vocab, uint32_t bound) {
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits, uint32_t bound,
+                              const Ids &ids) {
     team.for_each(kSampleGroups, [&](int group) {
         if (s.groups[group] < bound) return;
         const uint32_t at = team.next(s.n_few);
         if (at < kFewGroups) s.few[at] = static_cast<uint16_t>(group);
     });
     team.sync();
-    const int n_few = static_cast<int>(s.n_few), n_each = (n_vocab + kSampleGroups - 1) / kSampleGroups;
+    const int n_few = static_cast<int>(s.n_few), n_each = (n_logits + kSampleGroups - 1) / kSampleGroups;
     if (n_few <= kFewGroups)
         team.for_each(n_few * n_each, [&](int item) {
             const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
-            if (i < n_vocab) take(team, s, i, logit_key(team.value(logits, i)), bound);
+            if (i < n_logits) take(team, s, ids.id_of(i), logit_key(team.value(logits, i)), bound);
         });
     else
-        team.values(logits, n_vocab, [&](int i, int, float logit) { take(team, s, i, logit_key(logit), bound); });
+        team.values(logits, n_logits,
+                    [&](int i, int, float logit) { take(team, s, ids.id_of(i), logit_key(logit), bound); });
     team.sync();
 }
 
-// The weight of the whole vocabulary.
+// The weight of all that there are.
 template <class Team>
-PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_vocab) {
+PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_logits) {
     const float best = logit_of_key(s.best);
     Wide total = 0;
-    team.values(logits, n_vocab, [&](int, int, float logit) { total += weight_of(logit - best); });
+    team.values(logits, n_logits, [&](int, int, float logit) { total += weight_of(logit - best); });
     team.sum(s.total, total);
     team.sync();
 }
@@ -182,16 +207,16 @@ PJ_TEAM_FUNCTION void add_up(const Team &team, SampleScratch &s, int n, const We
     }
 }
 
-// How many of the sorted candidates the cuts leave, -1: that is not certain.
+// How many of the sorted candidates the cuts leave, -1: that is not certain. top_k_cuts: there are more than it leaves.
 template <class Team>
-PJ_TEAM_FUNCTION int cut(const Team &team, SampleScratch &s, const SampleRow &row, int n_vocab) {
+PJ_TEAM_FUNCTION int cut(const Team &team, SampleScratch &s, const SampleRow &row, bool top_k_cuts) {
     const int n_found = static_cast<int>(s.n_found);
     const int n = n_found < row.n_keep ? n_found : row.n_keep;
     const bool is_complete = n < row.n_keep || n == row.n_possible;
     const float best = logit_of_key(s.best), least = best + row.log_min_p;
     if (row.top_p < 1) {
         // The probabilities that top_p adds up are those after top_k.
-        if (!is_complete && row.n_possible < n_vocab) return -1;
+        if (!is_complete && top_k_cuts) return -1;
         add_up(team, s, n, [&](float logit) { return weight_of(logit - best); });
         const Wide total = is_complete ? s.sums[n - 1] : s.total;
         uint32_t n_below = 0;
@@ -205,47 +230,60 @@ PJ_TEAM_FUNCTION int cut(const Team &team, SampleScratch &s, const SampleRow &ro
     return n_left(row, {n, is_complete, static_cast<int>(s.n_below), static_cast<int>(s.n_probable)});
 }
 
-// One of the n best.
+// One of the n best: the first in the race (core/sample_noise.h), of equally early ones the best.
 template <class Team>
 PJ_TEAM_FUNCTION int draw(const Team &team, SampleScratch &s, const SampleRow &row, int n) {
+    if (n == 1) return token_of(s.found[0]);
     const float best = logit_of_key(s.best) / row.temperature;
-    add_up(team, s, n, [&](float logit) { return weight_of(logit / row.temperature - best); });
-    const Wide total = s.sums[n - 1];
-    if (total == 0) return -1;  // such a low temperature that a quotient overflowed
-    const Wide sum = drawn_sum(row.uniform, total);
-    uint32_t n_passed = 0;
-    team.for_each(n, [&](int i) { n_passed += s.sums[i] <= sum; });
-    team.sum(s.n_passed, n_passed);
+    const uint64_t state = noise_state(row.seed, row.index);
+    Wide first = 0;
+    team.for_each(n, [&](int i) {
+        const Wide weight = weight_of(logit_of(s.found[i]) / row.temperature - best);
+        s.arrivals[i] = arrival(exponential(noise_bits(state, token_of(s.found[i]))), weight);
+        first = s.arrivals[i] > first ? s.arrivals[i] : first;
+    });
+    team.largest(s.first, first);
     team.sync();
-    return token_of(s.found[s.n_passed]);
+    if (s.first == 0) return -1;  // such a low temperature that a quotient overflowed
+    uint32_t winner = 0;          // counted from the last
+    team.for_each(n, [&](int i) {
+        const uint32_t place = static_cast<uint32_t>(n - i);
+        if (s.arrivals[i] == s.first && place > winner) winner = place;
+    });
+    team.largest(s.winner, winner);
+    team.sync();
+    return token_of(s.found[n - static_cast<int>(s.winner)]);
 }
 
-template <class Team>
-PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *logits, int n_vocab,
-                            const SampleRow &row) {
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *logits, int n_vocab, const SampleRow &row,
+                            const Ids &ids) {
+    const int n_logits = ids.n_logits(n_vocab);
+    const bool top_k_cuts = row.n_possible < n_logits && row.n_possible < n_vocab;
     clear(team, s);
-    find_maxima(team, s, logits, n_vocab);
+    find_maxima(team, s, logits, n_logits);
     if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
     const uint32_t bound = kth_maximum(team, s, row.n_keep);
-    const bool needs_total = row.top_p < 1 && row.n_keep < row.n_possible && row.n_possible == n_vocab;
-    collect(team, s, logits, n_vocab, bound);
-    if (needs_total) weigh_all(team, s, logits, n_vocab);
+    collect(team, s, logits, n_logits, bound, ids);
+    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits);
     if (s.n_found > kMostFound) return -1;
     sort(team, s);
-    const int n = cut(team, s, row, n_vocab);
+    const int n = cut(team, s, row, top_k_cuts);
     return n < 0 ? -1 : draw(team, s, row, n);
 }
 
 }  // namespace sample
 
-// Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). The logits are changed
-// meanwhile and are afterwards what they were.
-template <class Team>
+// Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). logits: those of ids, all of
+// the vocabulary by default. They are changed meanwhile and are afterwards what they were, except that those of ids
+// from n_vocab on are -inf. Counts and biases of tokens without a logit are passed over.
+template <class Team, class Ids = AllIds>
 PJ_TEAM_FUNCTION int sample_row(const Team &team, SampleScratch &scratch, float *logits, int n_vocab,
-                                const SampleRow &row) {
-    sample::change(team, logits, row);
-    const int token = sample::choose(team, scratch, logits, n_vocab, row);
-    sample::restore(team, logits, row);
+                                const SampleRow &row, const Ids &ids = {}) {
+    sample::ban_missing(team, logits, n_vocab, ids);
+    sample::change(team, logits, row, ids);
+    const int token = sample::choose(team, scratch, logits, n_vocab, row, ids);
+    sample::restore(team, logits, row, ids);
     return token;
 }
 

@@ -3,7 +3,7 @@
 // Probabilities are integers, exp(x) * 2^42 cut off. Their sums are exact, so no order of adding them has to be
 // fixed, and the first candidate past a border is the same wherever and by how many threads it is looked for. The
 // exponential is made of plain float operations, none of which may be fused (CMakeLists.txt): it has the same bits
-// everywhere.
+// everywhere. The random numbers are those of core/sample_noise.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ using Wide = unsigned long long;  // what CUDA's atomics add
 
 // pj_sample, ready for use (core/sample_params.cc).
 struct SampleRow {
-    double uniform, top_p;
+    uint64_t seed;
+    double top_p;
     const pj_token_count *counts;
     const pj_token_bias *biases;
     float *before;  // [n_counts + n_biases]: logits before they were changed
@@ -29,7 +30,7 @@ struct SampleRow {
     int32_t min_keep;    // >= 1
     int32_t n_counts, n_biases;
     int32_t logits_row;  // which row of the backend's buffer
-    int32_t reserved;
+    int32_t index;       // of the token in its answer, >= 0
 };
 
 constexpr uint32_t kLowestKey = 0x007fffffu;    // of -inf
@@ -86,12 +87,6 @@ PJ_HOST_DEVICE float penalised(const SampleRow &row, float logit, int count) {
 // Whether candidates with this running sum are still below top_p.
 PJ_HOST_DEVICE bool below_top_p(const SampleRow &row, Wide sum, Wide total) {
     return static_cast<double>(sum) < row.top_p * static_cast<double>(total);
-}
-
-// The draw goes to the first candidate whose running sum exceeds this.
-PJ_HOST_DEVICE Wide drawn_sum(double uniform, Wide total) {
-    const Wide sum = static_cast<Wide>(uniform * static_cast<double>(total));
-    return sum < total ? sum : total - 1;
 }
 
 // The best candidates that were looked at, and what of them the cuts keep.

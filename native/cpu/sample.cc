@@ -35,18 +35,29 @@ struct Alone {
         shared += own;
     }
 
-    void largest(uint32_t &shared, uint32_t own) const { shared = own > shared ? own : shared; }
+    template <class T>
+    void largest(T &shared, T own) const {
+        shared = own > shared ? own : shared;
+    }
+
     uint32_t next(uint32_t &shared) const { return shared++; }
     void sync() const {}
 };
 
-}  // namespace
-
-int sample(float *logits, int n_vocab, SampleRow row) {
+template <class Ids>
+int sample_alone(float *logits, int n_vocab, SampleRow row, const Ids &ids) {
     std::vector<float> before(row.n_counts + row.n_biases);
     row.before = before.data();
     const auto scratch = std::make_unique<SampleScratch>();
-    return sample_row(Alone(), *scratch, logits, n_vocab, row);
+    return sample_row(Alone(), *scratch, logits, n_vocab, row, ids);
+}
+
+}  // namespace
+
+int sample(float *logits, int n_vocab, SampleRow row) { return sample_alone(logits, n_vocab, row, AllIds()); }
+
+int sample(float *logits, int n_vocab, SampleRow row, const DraftIds &ids) {
+    return sample_alone(logits, n_vocab, row, ids);
 }
 
 int op_sample(const float *logits, int n_vocab, const pj_sample &sample, const pj_token_count *counts, int n_counts,

@@ -209,16 +209,17 @@ typedef struct pj_token_bias {
 
 /* How the token of a row with PJ_ROW_SAMPLE is chosen. In this order: biases; penalties; the top_k
  * best; of these, by their softmax, the fewest best ones that reach top_p; of these the ones min_p
- * times as probable as the best; the softmax of what is left, logits divided by temperature; its
- * running sums, best first, until one exceeds uniform times the last. The lowest id is the best of
- * equals. The result depends on the row's logits and on this struct only and is the same on all
- * devices for the same logits.
+ * times as probable as the best; weights: the softmax of these, logits divided by temperature; the
+ * token with the smallest -ln(u) / weight wins, u a hash of seed, index and its id (0 < u < 1): one
+ * drawn by the weights. The lowest id is the best of equals. The result depends on the row's logits
+ * and on this struct only and is the same on all devices for the same logits. Draws from two similar
+ * distributions with the same seed and index mostly agree.
  *
  * The chain is settled when its cuts lie among the PJ_MAX_CANDIDATES best. It is not when top_k, top_p
  * and min_p leave more or when top_k above that number decides about top_p; nor when too many logits
  * are equal, one is NaN or infinite, or all are -inf. */
 typedef struct pj_sample {
-    double uniform;          /* the random number, 0 <= uniform < 1                              */
+    uint64_t seed;           /* of the answer                                                    */
     double top_p;            /* >= 1: off                                                        */
     double min_p;            /* <= 0: off                                                        */
     float temperature;       /* <= 0: the best                                                   */
@@ -230,7 +231,9 @@ typedef struct pj_sample {
     int32_t count_begin;     /* its penalised tokens are counts[count_begin ..]                  */
     int32_t n_counts;        /* 0..PJ_MAX_SAMPLE_TOKENS, token ids ascending                     */
     int32_t bias_begin;      /* likewise in biases                                               */
-    int32_t n_biases;
+    int32_t n_biases; /* likewise */
+    int32_t index;    /* which token of the answer is chosen, >= 0: each has its own noise */
+    int32_t reserved; /* 0                                                                */
 } pj_sample;
 
 typedef struct pj_step_in {

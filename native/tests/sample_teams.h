@@ -58,7 +58,8 @@ struct ThreadOfTeam {
         shared += own;
     }
 
-    void largest(uint32_t &shared, uint32_t own) const {
+    template <class T>
+    void largest(T &shared, T own) const {
         const std::lock_guard<std::mutex> guard(lock);
         shared = own > shared ? own : shared;
     }
@@ -72,14 +73,16 @@ struct ThreadOfTeam {
 };
 
 // sample_row by n threads, a divisor of kTeamThreads. Every thread must get the same token: -2 if not.
-inline int sample_by_threads(int n, SampleScratch &scratch, float *logits, int n_vocab, const SampleRow &row) {
+template <class Ids = AllIds>
+int sample_by_threads(int n, SampleScratch &scratch, float *logits, int n_vocab, const SampleRow &row,
+                      const Ids &ids = {}) {
     Barrier barrier(n);
     std::mutex lock;
     std::vector<int> tokens(n, -3);
     std::vector<std::thread> threads;
     for (int i = 0; i < n; ++i)
         threads.emplace_back(
-            [&, i] { tokens[i] = sample_row(ThreadOfTeam{i, n, barrier, lock}, scratch, logits, n_vocab, row); });
+            [&, i] { tokens[i] = sample_row(ThreadOfTeam{i, n, barrier, lock}, scratch, logits, n_vocab, row, ids); });
     for (std::thread &thread : threads) thread.join();
     for (int token : tokens)
         if (token != tokens[0]) return -2;

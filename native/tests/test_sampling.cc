@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <random>
+#include <vector>
 
-#include "core/sample_params.h"
+#include "core/sample_noise.h"
 #include "cpu/sample.h"
 #include "tests/check.h"
+#include "tests/sample_cases.h"
 #include "tests/sample_teams.h"
 
 using namespace pj;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 const float kNan = std::nanf("");
 
 void check_keys() {
@@ -43,16 +42,6 @@ void check_weights() {
     }
     CHECK(weight_of(-kInf) == 0 && weight_of(kNan) == 0 && weight_of(-1e30f) == 0, "nothing");
 }
-
-struct Case {
-    std::vector<float> logits;
-    pj_sample sample;
-    std::vector<pj_token_count> counts;
-    std::vector<pj_token_bias> biases;
-
-    int n_vocab() const { return static_cast<int>(logits.size()); }
-    SampleRow row() const { return sample_params(sample, n_vocab(), counts.data(), biases.data()); }
-};
 
 // What the chain leaves of a sorted vocabulary, and whether that can be known from the best PJ_MAX_CANDIDATES.
 struct Expected {
@@ -90,63 +79,17 @@ Expected by_sorting(const Case &c) {
         n = std::min(n, std::max(left, min_keep));
     }
     const float t = c.sample.temperature <= 0 ? 1 : c.sample.temperature;
-    Wide total = 0, sum = 0;
-    for (size_t i = 0; i < n; ++i) total += weight_of(logits[order[i]] / t - best / t);
-    size_t i = 0;
-    while ((sum += weight_of(logits[order[i]] / t - best / t)) <= drawn_sum(c.sample.uniform, total)) ++i;
+    const auto time = [&](size_t i) {
+        const uint64_t bits = noise_bits(noise_state(c.sample.seed, c.sample.index), order[i]);
+        const double u = std::ldexp(static_cast<double>(bits >> 11 | 1), -53);
+        return -std::log(u) / static_cast<double>(weight_of(logits[order[i]] / t - best / t));
+    };
+    size_t first = 0;
+    for (size_t i = 1; i < n; ++i) first = time(i) < time(first) ? i : first;
     const bool top_p_is_known = c.sample.top_p >= 1 || n_top_k <= PJ_MAX_CANDIDATES || n_top_k == order.size();
     const size_t n_finite = std::count_if(logits.begin(), logits.end(), [](float x) { return x > -kInf; });
     const bool is_certain = n < PJ_MAX_CANDIDATES || n_top_k <= PJ_MAX_CANDIDATES || n_finite < PJ_MAX_CANDIDATES;
-    return {order[i], (top_p_is_known || n_finite < PJ_MAX_CANDIDATES) && is_certain};
-}
-
-std::mt19937 &random_bits() {
-    static std::mt19937 generator(5);
-    return generator;
-}
-
-int any_of(std::initializer_list<int> values) {
-    return values.begin()[std::uniform_int_distribution<size_t>(0, values.size() - 1)(random_bits())];
-}
-
-double any_real(std::initializer_list<double> values) {
-    return values.begin()[std::uniform_int_distribution<size_t>(0, values.size() - 1)(random_bits())];
-}
-
-template <class Entry>
-void add_tokens(std::vector<Entry> &entries, int n_vocab, int n) {
-    std::vector<int> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back(std::uniform_int_distribution<int>(0, n_vocab - 1)(random_bits()));
-    std::sort(tokens.begin(), tokens.end());
-    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-    for (int token : tokens) entries.push_back({token, {}});
-}
-
-// steps > 0: logits are multiples of 1 / steps, so many are equal.
-Case random_case(int n_vocab, int steps) {
-    Case c;
-    std::normal_distribution<float> normal(0, static_cast<float>(any_real({0.3, 2, 4})));
-    for (int i = 0; i < n_vocab; ++i) {
-        const float x = normal(random_bits());
-        c.logits.push_back(steps ? std::round(x * static_cast<float>(steps)) / static_cast<float>(steps) : x);
-    }
-    c.sample = {};
-    c.sample.uniform = std::uniform_real_distribution<double>(0, 1)(random_bits());
-    c.sample.top_p = any_real({0, 0.5, 0.9, 0.95, 0.999, 1});
-    c.sample.min_p = any_real({0, 0.01, 0.05, 0.5, 1});
-    c.sample.temperature = static_cast<float>(any_real({0, 0.3, 0.8, 1, 2}));
-    c.sample.top_k = any_of({0, 1, 2, 40, 64, 1000, 1024, 1025, 5000, 1 << 30});
-    c.sample.min_keep = any_of({0, 0, 1, 5, 100});
-    c.sample.repeat_penalty = static_cast<float>(any_real({1, 1.3}));
-    c.sample.frequency_penalty = static_cast<float>(any_real({0, 0.2}));
-    c.sample.presence_penalty = static_cast<float>(any_real({0, 0.5, -1}));
-    add_tokens(c.counts, n_vocab, any_of({0, 0, 3, 64}));
-    add_tokens(c.biases, n_vocab, any_of({0, 0, 3, 64}));
-    for (auto &entry : c.counts) entry.count = any_of({1, 1, 2, 9});
-    for (auto &entry : c.biases) entry.bias = any_of({0, 1}) ? -kInf : static_cast<float>(any_real({-2, 3, 20}));
-    c.sample.n_counts = static_cast<int>(c.counts.size());
-    c.sample.n_biases = static_cast<int>(c.biases.size());
-    return c;
+    return {order[first], (top_p_is_known || n_finite < PJ_MAX_CANDIDATES) && is_certain};
 }
 
 int by_threads(const Case &c, std::vector<float> &logits, int n_threads) {
@@ -187,11 +130,15 @@ void check_equals() {
     std::fill(c.logits.begin(), c.logits.end(), 1.5f);
     c.counts.clear();
     c.biases.clear();
-    c.sample = {0.5, 1.0, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0};
+    c.sample = {5, 1.0, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0, 0, 0};
     std::vector<float> logits = c.logits;
     CHECK(cpu::sample(logits.data(), c.n_vocab(), c.row()) == -1, "more equals than are collected");
     c.logits.resize(2000);
-    CHECK(cpu::sample(c.logits.data(), c.n_vocab(), c.row()) == 20, "half of the 40 with the lowest ids");
+    bool is_drawn[2000] = {};
+    for (c.sample.index = 0; c.sample.index < 1000; ++c.sample.index)
+        is_drawn[cpu::sample(c.logits.data(), c.n_vocab(), c.row())] = true;
+    CHECK(std::count(is_drawn, is_drawn + 40, true) == 40, "the 40 with the lowest ids");
+    CHECK(std::count(is_drawn, is_drawn + 2000, true) == 40, "and no others");
     c.sample.temperature = 0;
     CHECK(cpu::sample(c.logits.data(), c.n_vocab(), c.row()) == 0, "the lowest id");
 }
@@ -200,7 +147,7 @@ void check_impossible() {
     Case c = random_case(300, 0);
     c.counts.clear();
     c.biases.clear();
-    c.sample = {0.5, 0.9, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0};
+    c.sample = {5, 0.9, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0, 0, 0};
     const auto with = [&](float value, int at) {
         std::vector<float> logits = c.logits;
         logits[at] = value;
@@ -216,21 +163,20 @@ void check_impossible() {
     CHECK(with(31.0f, 4) == -1, "quotients that overflow");
 }
 
-// The border of a draw: the same sums, one step of the random number to either side.
+// The candidates of a race are one token after the other: the earliest, however little earlier.
 void check_borders() {
     Case c;
     c.logits = {2.0f, 1.0f, 0.0f};
-    c.sample = {0, 1.0, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 3, 0, 0, 0, 0, 0};
-    const double first = static_cast<double>(weight_of(0)), second = static_cast<double>(weight_of(-1));
-    const double total = first + second + static_cast<double>(weight_of(-2));
-    const auto drawn = [&](double uniform) {
-        c.sample.uniform = uniform;
-        std::vector<float> logits = c.logits;
+    c.sample = {3, 1.0, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 3, 0, 0, 0, 0, 0, 0, 0};
+    const auto drawn = [&](float second) {
+        std::vector<float> logits = {2.0f, second, -kInf};
         return cpu::sample(logits.data(), 3, c.row());
     };
-    CHECK(drawn(0) == 0 && drawn((first - 2) / total) == 0 && drawn((first + 2) / total) == 1, "first border");
-    CHECK(drawn((first + second - 2) / total) == 1 && drawn((first + second + 2) / total) == 2, "second border");
-    CHECK(drawn(std::nextafter(1.0, 0.0)) == 2, "the last candidate");
+    // The logit at which both arrive together.
+    const uint64_t state = noise_state(3, 0);
+    const double handicap = std::log(exponential(noise_bits(state, 1)) / exponential(noise_bits(state, 0)));
+    const float border = static_cast<float>(2.0 + handicap);
+    CHECK(drawn(border - 1e-5f) == 0 && drawn(border + 1e-5f) == 1, "border %g", border);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from pyjet.native.top_k import top_indices
 
 Float32Array = npt.NDArray[np.float32]
-Float64Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32] | npt.NDArray[np.intp]
 
 

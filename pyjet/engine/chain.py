@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from pyjet.engine.candidates import Candidates, Float32Array, Float64Array, softmax
+from pyjet.engine.candidates import Candidates, Float32Array, softmax
+from pyjet.engine.noise import exponentials
 
 _FEW = 256  # how many of the best top_p looks at first: nearly always enough
 _BINS = 256  # of a quarter each, by how far a logit is below the best
@@ -56,9 +57,7 @@ def min_p(candidates: Candidates, p: float, min_keep: int) -> None:
         return
     kept = np.flatnonzero(logits >= bound)
     if len(kept) >= max(min_keep, 1):
-        # Sorted, as the native chain has them: a draw then falls on the same token.
         candidates.keep(kept, is_sorted=False)
-        candidates.keep(candidates.best(len(kept)), is_sorted=True)
     else:
         candidates.keep(candidates.best(max(min_keep, 1)), is_sorted=True)
 
@@ -122,13 +121,15 @@ def _places(candidates: Candidates, counts: Mapping[int, int]) -> tuple[npt.NDAr
     return at, times[nearest[at]]
 
 
-def draw(candidates: Candidates, uniform: float) -> tuple[int, Float64Array]:
-    """Index of the candidate that ``uniform`` (0..1) falls on, and the cumulative weights it was drawn from.
+def draw(candidates: Candidates, seed: int, index: int) -> tuple[int, Float32Array]:
+    """Which candidate is drawn as token ``index`` of an answer, and the float32 weights it was drawn by.
 
-    Weights are the softmax of what is left, not normalised: float32 terms, float64 sums.
+    Weights are the softmax of what is left, not normalised. The candidate with the least noise / weight wins: it is
+    the native step's draw, whatever the order of the candidates.
     """
-    weights = np.exp(candidates.logits - candidates.logits.max())
-    total: Float64Array = np.cumsum(weights, dtype=np.float64)
-    index = int(np.searchsorted(total, uniform * total[-1], side="right"))
-    # Rounding may reach the very end; the last possible candidate is meant then.
-    return (index if index < len(weights) else int(np.flatnonzero(weights)[-1])), total
+    weights: Float32Array = np.exp(candidates.logits - candidates.logits.max())
+    tokens = np.arange(len(candidates)) if candidates.ids is None else candidates.ids
+    arrivals = exponentials(seed, index, tokens)
+    with np.errstate(divide="ignore"):
+        arrivals /= weights  # never where a weight is 0
+    return int(arrivals.argmin()), weights

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pyjet.engine.request import TokenProbs
-from pyjet.engine.sample_rows import accept
 from pyjet.engine.sequence import Sequence
 from pyjet.native.step import StepResult
 
@@ -84,7 +83,4 @@ def add_chosen(sequence: Sequence, chosen: Chosen, time: float) -> None:
     """The token is the sequence's newest one, chosen at ``time``."""
     sequence.add_token(chosen.token)
     sequence.token_times.append(time)
-    if chosen.by_host:
-        sequence.sampler.accept(chosen.token)
-    else:
-        accept(sequence.sampler, chosen.token)
+    sequence.sampler.accept(chosen.token)

@@ -17,7 +17,7 @@ _FLOATS = ("temperature", "repeat_penalty", "frequency_penalty", "presence_penal
 
 
 def device_sample(params: SamplingParams, biases: Records, n_vocab: int) -> Records | None:
-    """SAMPLE_DTYPE[1] of a chain that the device can run, otherwise None; ``uniform`` and ranges are left at 0.
+    """SAMPLE_DTYPE[1] of a chain that the device can run, otherwise None; seed, index and ranges are left at 0.
 
     It runs the samplers that do anything in the default order, each once, without typ_p. It sorts no vocabulary, so
     something must leave few candidates. How many top_p leaves is seen in the step; what is certain is decided here.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,6 +46,7 @@ class SampleRows:
             end = begin + 1 + n_drafts
             of_rows = self._samples[begin:end]
             of_rows[:] = sampler.device_sample
+            of_rows["seed"] = sampler.seed
             of_rows["count_begin"] = self._begins[begin:end]
             of_rows["bias_begin"] = first = self._begins[begin]
             of_rows["n_biases"] = n_biases = len(sampler.biases)
@@ -54,37 +54,12 @@ class SampleRows:
             begin = end
 
     def _write_draws(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
-        """What is another for every token: the random numbers, and the tokens that are penalised."""
+        """What is another for every token: its index, and the tokens that are penalised."""
         n_rows = 1 + len(drafts)
-        write_randomness(self._samples[begin : begin + n_rows], sampler)
+        self._samples["index"][begin : begin + n_rows] = range(sampler.index, sampler.index + n_rows)
         for i in range(n_rows):
-            if (counts := counts_after(sampler, drafts[:i])) is None:
+            if (counts := sampler.counts_after(drafts[:i])) is None:
                 break
             first = (begin + i) * MAX_SAMPLE_TOKENS
             self._counts[first : first + len(counts)] = counts
             self._samples["n_counts"][begin + i] = len(counts)
-
-
-def write_randomness(samples: Records, sampler: Sampler) -> None:
-    """The random numbers of the next tokens, one for each record."""
-    numbers = [sampler.uniform()]
-    if len(samples) > 1:
-        numbers.extend(copy.deepcopy(sampler._rng).random(len(samples) - 1))
-    samples["uniform"] = numbers
-
-
-def counts_after(sampler: Sampler, drafts: list[int]) -> Records | None:
-    """COUNT_DTYPE by ascending token: what penalties look at once ``drafts`` are accepted; None without penalties."""
-    if not drafts or sampler._counts is None:
-        return sampler.counts()
-    ahead = copy.copy(sampler)
-    ahead._history, ahead._counts = list(sampler._history), sampler._counts.copy()
-    for token in drafts:
-        ahead.accept(token)
-    return ahead.counts()
-
-
-def accept(sampler: Sampler, token: int) -> None:
-    """A token became part of the sequence that the step chose: its random number is used up."""
-    sampler.uniform()
-    sampler.accept(token)

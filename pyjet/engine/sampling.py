@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from pyjet.engine import chain
-from pyjet.engine.candidates import Candidates, Float32Array, Float64Array
+from pyjet.engine.candidates import Candidates, Float32Array
 from pyjet.engine.device_chain import active_samplers, device_sample, merged_biases
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
 from pyjet.native.samples import COUNT_DTYPE, Records
@@ -23,20 +24,21 @@ class SamplingError(Exception):
 
 
 class Sampler:
-    """Sampling state of one request: its generator and the token counts that penalties need.
+    """Sampling state of one request: how many tokens it has, and the token counts that penalties need.
 
-    The n-th token depends only on the n-th logits row, the tokens before it, the parameters and the seed: the
-    Philox generator gives one number per token. That holds wherever the chain runs, except that a number next to a
-    border between two tokens may fall on either side of it.
+    The n-th token depends only on the n-th logits row, the tokens before it, the parameters and the seed, because
+    its noise belongs to seed and n (pyjet.engine.noise). That holds wherever the chain runs, except that of two
+    tokens that are equally good up to rounding either may be chosen.
+
+    ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0.
     """
 
     def __init__(self, params: SamplingParams, n_vocab: int, *, n_probs: int = 0, post_probs: bool = False) -> None:
         self.params = params
         self.n_probs = n_probs
         self.post_probs = post_probs
-        seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
-        self._rng = np.random.Generator(np.random.Philox(seed))
-        self._uniform: float | None = None  # the next token's, once drawn
+        self.seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
+        self.index = 0
         self.biases = merged_biases(params.logit_bias, n_vocab)
         self._counts: Counter[int] | None = None  # of the tokens in the window
         if "penalties" in active_samplers(params):
@@ -47,19 +49,23 @@ class Sampler:
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
-    def uniform(self) -> float:
-        """The random number for the next token: the same until that is chosen."""
-        if self._uniform is None:
-            self._uniform = self._rng.random()
-        return self._uniform
+    def counts_after(self, drafts: Sequence[int]) -> Records | None:
+        """COUNT_DTYPE by ascending token: what penalties look at once ``drafts`` are accepted; None without penalties.
 
-    def counts(self) -> Records | None:
-        """COUNT_DTYPE by ascending token: what penalties look at; None without penalties."""
-        return None if self._counts is None else np.array(sorted(self._counts.items()), COUNT_DTYPE)
+        Nothing is accepted here.
+        """
+        if self._counts is None:
+            return None
+        counts: Counter[int] = self._counts
+        if drafts:
+            last_n = self.params.repeat_last_n
+            window = self._history[-last_n:] if last_n > 0 else self._history
+            counts = Counter([*window, *drafts][-last_n if last_n > 0 else 0 :])
+        return np.array(sorted(counts.items()), COUNT_DTYPE)
 
     def accept(self, token: int) -> None:
         """A token became part of the sequence."""
-        self._uniform = None
+        self.index += 1
         if self._counts is None:
             return
         self._history.append(token)
@@ -84,7 +90,10 @@ class Sampler:
             del self._counts[token]
 
     def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
-        """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for."""
+        """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for.
+
+        The same until it, or another one, is accepted.
+        """
         candidates = Candidates(logits)
         if len(self.biases):
             candidates.logits = logits.copy()
@@ -95,13 +104,12 @@ class Sampler:
             self._apply(name, candidates)
         if self.n_probs and self.post_probs:
             candidates.keep(candidates.best(len(candidates)), is_sorted=True)
-        index, total = chain.draw(candidates, self.uniform())
-        self._uniform = None
+        index, weights = chain.draw(candidates, self.seed, self.index)
         token = candidates.token(index)
         if not self.n_probs:
             return token, None
         if self.post_probs:
-            return token, surviving_probs(candidates, index, total, self.n_probs)
+            return token, surviving_probs(candidates, index, weights, self.n_probs)
         return token, raw_probs(logits, token, self.n_probs)
 
     def _apply(self, name: str, candidates: Candidates) -> None:
@@ -141,8 +149,8 @@ def raw_probs(logits: Float32Array, token: int, n: int) -> TokenProbs:
     return TokenProbs(float(shifted[token] - log_total), tuple((int(i), float(shifted[i] - log_total)) for i in best))
 
 
-def surviving_probs(candidates: Candidates, index: int, total: Float64Array, n: int) -> TokenProbs:
+def surviving_probs(candidates: Candidates, index: int, weights: Float32Array, n: int) -> TokenProbs:
     """Probabilities after the chain: of the candidate at ``index`` and of the ``n`` best; impossible ones left out."""
-    probs = np.diff(total, prepend=0.0) / total[-1]
+    probs = weights / weights.sum(dtype=np.float64)
     n_possible = int(np.count_nonzero(probs[:n]))
     return TokenProbs(float(probs[index]), tuple((candidates.token(i), float(probs[i])) for i in range(n_possible)))

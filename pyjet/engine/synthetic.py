@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-_MASK = (1 << 64) - 1
+import numpy as np
+
+from pyjet.engine.noise import noise_bits
+
+SALT = 0x5EED  # lots have nothing to do with the noise by which tokens are drawn
 
 
 class Lots:
@@ -14,23 +18,11 @@ class Lots:
 
     def __init__(self, rates: tuple[float, ...], seed: int) -> None:
         before = (1.0, *rates)
-        self._conditional = [rate / prior if prior > 0.0 else 0.0 for rate, prior in zip(rates, before)]
-        self._seed = seed
+        self._conditional = np.array([rate / prior if prior > 0.0 else 0.0 for rate, prior in zip(rates, before)])
+        self._seed = seed ^ SALT
 
     def n_right(self, index: int, n_drafts: int) -> int:
-        """How many of so many drafts are right; the first one stands for token ``index`` of the answer."""
-        for i, probability in enumerate(self._conditional[:n_drafts]):
-            if uniform(self._seed, index, i) >= probability:
-                return i
-        return min(n_drafts, len(self._conditional))
-
-
-def uniform(seed: int, index: int, position: int) -> float:
-    """A number in 0..1 for each triple: SplitMix64's finalizer (Steele, Lea, Flood 2014), once for each part."""
-    value = seed
-    for part in (index, position):
-        value = (value + (part + 1) * 0x9E3779B97F4A7C15) & _MASK
-        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-        value ^= value >> 31
-    return (value >> 11) * 2.0**-53
+        """How many of at most as many drafts as there are rates are right; the first is token ``index`` of the answer."""
+        draws = (noise_bits(self._seed, index, np.arange(n_drafts)) >> np.uint64(11)) * 2.0**-53
+        is_right = draws < self._conditional[:n_drafts]
+        return int(is_right.argmin()) if not is_right.all() else n_drafts

@@ -14,7 +14,7 @@ COUNT_DTYPE = np.dtype([("token", np.int32), ("count", np.int32)])
 BIAS_DTYPE = np.dtype([("token", np.int32), ("bias", np.float32)])
 SAMPLE_DTYPE = np.dtype(
     [
-        ("uniform", np.float64),
+        ("seed", np.uint64),
         ("top_p", np.float64),
         ("min_p", np.float64),
         ("temperature", np.float32),
@@ -27,6 +27,8 @@ SAMPLE_DTYPE = np.dtype(
         ("n_counts", np.int32),
         ("bias_begin", np.int32),
         ("n_biases", np.int32),
+        ("index", np.int32),
+        ("reserved", np.int32),
     ]
 )
 Records = npt.NDArray[Any]

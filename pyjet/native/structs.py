@@ -135,7 +135,7 @@ class Sample(C.Structure):
     """pj_sample"""
 
     _fields_ = [
-        ("uniform", C.c_double),
+        ("seed", C.c_uint64),
         ("top_p", C.c_double),
         ("min_p", C.c_double),
         ("temperature", C.c_float),
@@ -148,6 +148,8 @@ class Sample(C.Structure):
         ("n_counts", C.c_int32),
         ("bias_begin", C.c_int32),
         ("n_biases", C.c_int32),
+        ("index", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The native chain against the host's: same token for the same random number, except next to a border."""
+"""The native chain against the host's: same token for the same noise, except next to a border."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyjet.engine.sampling import Sampler
 from pyjet.native import MAX_CANDIDATES, MAX_SAMPLE_TOKENS, sample_row
 
 NEAR = 1e-6
+NEAR_TEMPERATURE = 1e-5  # relative
 N_LARGE = 248_320
 OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
@@ -23,20 +24,20 @@ def on_device(sampler: Sampler, logits: np.ndarray) -> int:
     return sample_row(logits, *SampleRows(1).write([sampler]))
 
 
-def on_host(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...], uniform: float) -> int:
+def on_host(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...]) -> int:
     sampler = Sampler(params, len(logits))
     sampler.accept_prompt(history)
-    sampler._uniform = min(max(uniform, 0.0), 1.0 - 1e-16)
     return sampler.sample(logits)[0]
 
 
-def near_tokens(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...], uniform: float) -> set[int]:
-    """What the host chooses with numbers a little smaller or larger: several tokens only next to a border."""
-    shifts = (0.0, -NEAR, NEAR)
-    if params.top_p >= 1.0:
-        return {on_host(params, logits, history, uniform + shift) for shift in shifts}
-    near_params = [replace(params, top_p=min(max(params.top_p + shift, 0.0), 1 - 1e-9)) for shift in shifts]
-    return {on_host(each, logits, history, uniform + shift) for each in near_params for shift in shifts}
+def near_tokens(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...]) -> set[int]:
+    """What the host chooses with a little more or less of everything: several tokens only next to a border."""
+    shifts = (0.0, -1.0, 1.0)
+    near = [replace(params, temperature=params.temperature * (1 + shift * NEAR_TEMPERATURE)) for shift in shifts]
+    if params.top_p < 1.0:
+        top_ps = [min(max(params.top_p + shift * NEAR, 0.0), 1 - 1e-9) for shift in shifts]
+        near = [replace(each, top_p=top_p) for each in near for top_p in top_ps]
+    return {on_host(each, logits, history) for each in near}
 
 
 def random_params(rng: np.random.Generator, n_vocab: int) -> SamplingParams:
@@ -82,16 +83,15 @@ def test_random_rows_and_parameters(n_vocab: int, n_rows: int) -> None:
             continue
         biased = logits.copy()
         biased[sampler.biases["token"]] += sampler.biases["bias"]
-        uniform = sampler.uniform()
         token = on_device(sampler, logits)
         if token < 0:
             n_unsettled += 1
             assert n_vocab > MAX_CANDIDATES or not np.isfinite(biased.max())
             continue
         n_compared += 1
-        if token != on_host(params, logits, history, uniform):
+        if token != on_host(params, logits, history):
             n_near += 1
-            assert token in near_tokens(params, logits, history, uniform), params
+            assert token in near_tokens(params, logits, history), params
     assert n_compared > 0.5 * n_rows
     assert n_near <= 1 + 0.002 * n_rows
     assert n_unsettled < 0.25 * n_rows
@@ -136,12 +136,11 @@ LADDER = np.array([2.0, 1.5, 1.0, 0.0, -1.0, -3.0], np.float32)
 
 
 def set_of(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...] = ()) -> set[int]:
-    """All tokens that numbers in steps of 1/2000 reach."""
+    """All tokens that are drawn as one of the first 2,000 of an answer."""
     found = set()
-    for uniform in np.linspace(0.0, 1.0, 2000, endpoint=False):
-        sampler = Sampler(params, len(logits))
-        sampler.accept_prompt(history)
-        sampler._uniform = float(uniform)
+    sampler = Sampler(replace(params, seed=1), len(logits))
+    sampler.accept_prompt(history)
+    for sampler.index in range(2000):
         found.add(on_device(sampler, logits))
     return found
 
@@ -195,9 +194,9 @@ FLAT = np.random.default_rng(2).standard_normal(50_000).astype(np.float32) * 0.0
 def test_what_no_few_candidates_settle(params: SamplingParams) -> None:
     sampler = Sampler(params, len(FLAT))
     assert sampler.device_sample is not None
-    uniform = sampler.uniform()
     assert on_device(sampler, FLAT) == -1
-    assert sampler.uniform() == uniform, "the host draws with the same number"
+    token = sampler.sample(FLAT)[0]
+    assert token == Sampler(replace(params, seed=sampler.seed), len(FLAT)).sample(FLAT)[0], "its noise is not used up"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

@@ -128,8 +128,13 @@ def test_top_p_of_a_large_vocabulary(p: float, width: float) -> None:
 
 
 def draw(params: SamplingParams, logits: np.ndarray, n: int = 1) -> list[int]:
+    """An answer of ``n`` tokens whose logits are always the same."""
     sampler = Sampler(params, len(logits))
-    return [sampler.sample(logits)[0] for _ in range(n)]
+    tokens = []
+    for _ in range(n):
+        tokens.append(sampler.sample(logits)[0])
+        sampler.accept(tokens[-1])
+    return tokens
 
 
 LADDER = np.array([2.0, 1.5, 1.0, 0.0, -1.0, -3.0], np.float32)
@@ -189,6 +194,56 @@ def test_penalties_look_at_the_last_tokens_of_prompt_and_answer() -> None:
     assert sampler.sample(LADDER)[0] == 2
     sampler.accept(2)
     assert sampler.sample(LADDER)[0] == 0
+
+
+PENALISED = [{"repeat_penalty": 1.1}, {"presence_penalty": 0.5}, {"frequency_penalty": 0.1}]
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=12),
+    st.lists(st.integers(0, 5), max_size=12),
+    st.lists(st.integers(0, 5), max_size=7),
+    st.sampled_from([-1, 1, 2, 5, 64]),
+    st.sampled_from(PENALISED),
+)
+def test_counts_after_drafts(
+    prompt: list[int], answer: list[int], drafts: list[int], last_n: int, fields: dict[str, float]
+) -> None:
+    """They are what accepting the drafts would give, and nothing is accepted."""
+    sampler, other = (Sampler(SamplingParams(repeat_last_n=last_n, **fields), 6) for _ in range(2))
+    for each in (sampler, other):
+        each.accept_prompt(tuple(prompt))
+        for token in answer:
+            each.accept(token)
+    before = sampler.counts_after(())
+    ahead = sampler.counts_after(drafts)
+    for token in drafts:
+        other.accept(token)
+    after = other.counts_after([])
+    assert before is not None and ahead is not None and after is not None
+    assert ahead.tolist() == after.tolist() == sorted(Counter(window(prompt + answer + drafts, last_n)).items())
+    assert before.tolist() == sorted(Counter(window(prompt + answer, last_n)).items())
+    assert sampler.counts_after(()).tolist() == before.tolist() and sampler.index == len(answer)
+
+
+def window(tokens: list[int], last_n: int) -> list[int]:
+    return tokens[-last_n:] if last_n > 0 else tokens
+
+
+def test_no_penalties_no_counts() -> None:
+    for params in (SamplingParams(), SamplingParams(repeat_penalty=1.5, repeat_last_n=0)):
+        assert Sampler(params, 6).counts_after((1, 2)) is None
+
+
+def test_a_token_is_the_same_until_one_is_accepted() -> None:
+    params = SamplingParams(seed=5, temperature=5.0)
+    sampler = Sampler(params, 6)
+    first = [sampler.sample(LADDER)[0] for _ in range(50)]
+    assert len(set(first)) == 1 and (sampler.seed, sampler.index) == (5, 0)
+    tokens = draw(params, LADDER, 50)
+    for index in range(10):
+        sampler.index = index
+        assert sampler.sample(LADDER)[0] == tokens[index]
 
 
 def test_same_seed_same_tokens_and_random_seeds_differ() -> None:

@@ -28,7 +28,7 @@ from tests.support.native_steps import Part, make_batch, same_bits
 
 N_SLOTS, N_ROWS = 40, 100  # the CUDA backend keeps the logits of 32 rows at a time
 N_VOCAB = 7424  # of pyjet-tiny
-UNSETTLED = (0.5, 1.0, 0.0, 5.0, 1.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0)  # nothing is cut
+UNSETTLED = (5, 1.0, 0.0, 5.0, 1.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0)  # nothing is cut
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def random_samples(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.nda
         seen = np.sort(rng.choice(N_VOCAB, rng.choice([0, 5, 64]), replace=False))
         biased = np.sort(rng.choice(N_VOCAB, rng.choice([0, 3, 64]), replace=False))
         samples[i] = (
-            rng.random(), rng.choice([0.5, 0.9, 0.95, 1.0]), rng.choice([0.0, 0.02, 0.3]),
+            rng.integers(1 << 64, dtype=np.uint64), rng.choice([0.5, 0.9, 0.95, 1.0]), rng.choice([0.0, 0.02, 0.3]),
             rng.choice([0.0, 0.5, 0.8, 1.0, 2.0]), rng.choice([1.0, 1.2]), rng.choice([0.0, 0.3]),
             rng.choice([0.0, 0.6]), rng.choice([0, 1, 40, 1024, 1 << 30]), rng.choice([0, 5]),
-            len(counts), len(seen), len(biases), len(biased),
+            len(counts), len(seen), len(biases), len(biased), rng.integers(1 << 31), 0,
         )  # fmt: skip
         counts += [(int(token), int(rng.integers(1, 4))) for token in seen]
         biases += [(int(token), float(rng.choice([-np.inf, -1.0, 4.0]))) for token in biased]
@@ -155,7 +155,7 @@ def test_a_batch_is_sampled_anew_when_its_records_change(engine: NativeEngine) -
     """The contents of the arrays may change between two steps of the same batch."""
     batch = sampled(short_sequences(8), np.random.default_rng(9))
     engine.step(batch)
-    batch.samples["uniform"] = 0.999
+    batch.samples["seed"] = 2
     batch.samples["top_k"] = 1000
     batch.samples["temperature"] = 3.0
     result = engine.step(batch)
@@ -164,7 +164,7 @@ def test_a_batch_is_sampled_anew_when_its_records_change(engine: NativeEngine) -
 
 def test_the_most_penalised_tokens(engine: NativeEngine) -> None:
     samples = np.zeros(1, SAMPLE_DTYPE)
-    samples[0] = (0.5, 1.0, 0.0, 1.0, float(np.finfo(np.float32).max), 0.0, 0.0, 40, 0, 0, 1024, 0, 0)
+    samples[0] = (5, 1.0, 0.0, 1.0, float(np.finfo(np.float32).max), 0.0, 0.0, 40, 0, 0, 1024, 0, 0, 0, 0)
     counts = np.array([(token, 1) for token in range(1024)], COUNT_DTYPE)
     batch = make_batch(Part([5], flags=ROW_SAMPLE | ROW_LOGITS))
     batch = replace(batch, samples=samples, counts=counts)
@@ -176,7 +176,7 @@ def test_the_most_penalised_tokens(engine: NativeEngine) -> None:
 def test_an_infinite_logit_is_left_to_the_host(engine: NativeEngine) -> None:
     plain = engine.step(make_batch(Part([5]))).logits.copy()
     samples = np.zeros(1, SAMPLE_DTYPE)
-    samples[0] = (0.5, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 1)
+    samples[0] = (5, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 1, 0, 0)
     biases = np.array([(9, np.inf)], BIAS_DTYPE)
     result = engine.step(replace(make_batch(Part([5], flags=ROW_SAMPLE)), samples=samples, biases=biases))
     assert result.sampled.tolist() == [-1] and same_bits(result.logits, plain)

@@ -255,9 +255,6 @@ def test_missing_pointers_and_wrong_sizes(engine: NativeEngine, call: Callable[.
 # Rows 4 and 6 are sampled, the latter with two penalised tokens and a bias.
 
 SAMPLE_CASES = [
-    ("uniform", 0, -1e-9, "pj_sample.uniform of sample 0 is -1e-09, allowed are 0 <= uniform < 1"),
-    ("uniform", 1, 1.0, "pj_sample.uniform of sample 1 is 1, allowed"),
-    ("uniform", 1, np.nan, "pj_sample.uniform"),
     ("top_p", 1, np.nan, "pj_sample.top_p of sample 1 is nan, allowed are numbers"),
     ("min_p", 0, np.nan, "pj_sample.min_p"),
     ("temperature", 1, np.inf, "pj_sample.temperature of sample 1 is inf, allowed are finite numbers"),
@@ -266,6 +263,7 @@ SAMPLE_CASES = [
     ("frequency_penalty", 0, np.nan, "pj_sample.frequency_penalty"),
     ("presence_penalty", 0, -np.inf, "pj_sample.presence_penalty"),
     ("min_keep", 0, -1, "pj_sample.min_keep of sample 0 is -1, allowed are 0 and above"),
+    ("index", 1, -1, "pj_sample.index of sample 1 is -1, allowed are 0 and above"),
     ("n_counts", 1, -1, "sample 1 has -1 counts, allowed are 0..1024"),
     ("n_counts", 1, 1025, "sample 1 has 1025 counts"),
     ("n_counts", 1, 3, "sample 1 takes counts 0..2, the step has 2"),
@@ -359,7 +357,7 @@ def test_pointers_of_samples(
 ) -> None:
     batch = sampled_batch()
     c_in = step_input(batch, 0, None, engine.n_embd)
-    c_out, _ = engine._outputs.prepare(batch.row_flags)
+    c_out, _ = engine._outputs.prepare(batch)
     setattr(c_out if name == "sampled" else c_in, name, value)
     lib = load_library()
     assert STATUS_NAMES[lib.pj_step(engine._handle, C.byref(c_in), C.byref(c_out))] == "argument"

@@ -56,6 +56,14 @@ struct ConsumerTeam {
         if (threadIdx.x % 32 == 0) atomicMax(&shared, own);
     }
 
+    __device__ __forceinline__ void largest(Wide &shared, Wide own) const {
+        for (int step = 16; step > 0; step /= 2) {
+            const Wide other = __shfl_xor_sync(~0u, own, step);
+            own = other > own ? other : own;
+        }
+        if (threadIdx.x % 32 == 0) atomicMax(&shared, own);
+    }
+
     __device__ __forceinline__ uint32_t next(uint32_t &shared) const { return atomicAdd(&shared, 1u); }
     __device__ __forceinline__ void sync() const { consumers_sync(); }
 };

@@ -1,0 +1,46 @@
+"""The random numbers of a draw: an exponential time per (seed, index of the token, token id).
+
+The same numbers as native/core/sample_noise.h, which says what they are for. They are the outputs of SplitMix64
+(Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def exponentials(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    """float64[n] with mean 1, one for each token id: -ln(u), u an odd multiple of 2**-53, so neither 0 nor 1."""
+    odd = noise_bits(seed, index, tokens)
+    odd >>= np.uint64(11)
+    odd |= np.uint64(1)
+    times = odd.astype(np.float64)
+    times *= 2.0**-53
+    np.log(times, out=times)
+    return np.negative(times, out=times)
+
+
+def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+    """uint64[n]: a hash of seed (64 bits), index (>= 0) and each token id. In place: it may be a whole vocabulary."""
+    x = tokens.astype(np.uint64)
+    x += np.uint64(1)
+    x *= np.uint64(_GAMMA)
+    x += np.uint64(_mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK))
+    shifted = np.empty_like(x)
+    for shift, factor in zip((30, 27), _FACTORS, strict=True):
+        x ^= np.right_shift(x, np.uint64(shift), out=shifted)
+        x *= np.uint64(factor)
+    x ^= np.right_shift(x, np.uint64(31), out=shifted)
+    return x
+
+
+def _mixed(x: int) -> int:
+    """SplitMix64's finaliser of one number of 64 bits."""
+    x = (x ^ x >> 30) * _FACTORS[0] & _MASK
+    x = (x ^ x >> 27) * _FACTORS[1] & _MASK
+    return x ^ x >> 31
