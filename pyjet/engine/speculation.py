@@ -22,7 +22,6 @@ from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.guesses import Guess, Guesses
 from pyjet.engine.lookup import LookupIndex
-from pyjet.engine.request import RANDOM_SEED
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
@@ -69,8 +68,7 @@ class Speculation:
             blocks = RecentBlocks(settings.first_blocks)
             blocks.read(sequence.tokens[: sequence.n_tokens])
         if settings.synth_rates:
-            seed = sequence.request.sampling.seed
-            lots = Lots(settings.synth_rates, sequence.id_task if seed == RANDOM_SEED else seed)
+            lots = Lots(settings.synth_rates, sequence.sampler.seed)
         sequence.guesses = Guesses(Acceptance(self._acceptance), index, blocks, lots)
 
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
