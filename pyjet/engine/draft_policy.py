@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyjet.engine.draft_costs import DraftCosts
+from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.step_costs import StepCosts
 
 BETTER = 1.002  # times as fast, before one more row is taken
@@ -62,14 +62,16 @@ class DraftPolicy:
             lengths[i] += 1
         return Cut(lengths, best)
 
-    def depth(self, chances: Chances, others: Chances, company: Company, room: int) -> int:
-        """How many drafts of the MTP block to ask for, when steps like this one follow.
+    def rates(self, chances: Chances, others: Chances, company: Company, room: int) -> list[float]:
+        """Tokens per second with no, one, two, ... drafts of the MTP block, when steps like this one follow.
 
-        ``chances`` are those of its drafts, ``others`` of sequences that have better ones.
+        ``chances`` are those of its drafts, all as many; ``others`` of sequences that have better ones.
         """
-        most = max(map(len, chances), default=0)
-        cuts = [self.cut([*others, *(each[:n] for each in chances)], company, room, n) for n in range(most + 1)]
-        return max(range(most + 1), key=lambda n: cuts[n].rate)
+        most = len(chances[0])
+        return [
+            self.cut([*others, *(each[:n] for each in chances)], company, room, n or RESTS).rate
+            for n in range(most + 1)
+        ]
 
     def _seconds(self, company: Company, n_drafts: int) -> float:
         """Price of a step with so many drafts.
