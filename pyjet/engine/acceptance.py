@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import NamedTuple
 
 from pyjet.native.structs import MAX_DRAFT
 
+# Cells: the positions of MTP drafts come first, then their confidences, then the matches of lookups.
 # Borders of the MTP block's own probability of a draft; its first draft and later ones are counted apart, because
 # later ones are made from its own guesses.
 CONFIDENCES = (0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)
@@ -36,45 +35,39 @@ def match_cell(n_match: int, position: int) -> int:
     return FIRST_MATCH + bisect_right(MATCHES, n_match + position)
 
 
-class Memory(NamedTuple):
-    """``keep``: what an observation is worth after the next one of its kind; ``belief``: what the prior is worth."""
-
-    keep: float
-    belief: float
+# What an observation is worth after the next one of its kind, and how many of them the prior is worth.
+KEEP, PRIOR = 0.96, 5.0  # for a sequence, whose prior is what all have seen
+KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 10.0  # for all of them, whose prior is BELIEFS
 
 
-OF_ALL = Memory(keep=0.995, belief=10.0)
-OF_SEQUENCE = Memory(keep=0.96, belief=5.0)
+class Counts:
+    """Exponentially decaying counts of drafts by cell."""
+
+    def __init__(self) -> None:
+        self.n = [0.0] * N_CELLS
+        self.n_right = [0.0] * N_CELLS
 
 
 class Acceptance:
-    """Probability that a draft of each kind (cell) is right, given that all drafts before it are.
+    """Probability that a draft of each kind (cell) of one sequence is right, given that all drafts before it are.
 
-    Exponentially decaying counts over those of ``prior``, which all sequences share, so that a new sequence begins
-    with what others have seen, and one that stops drafting is never far from trying again.
+    A new sequence begins with what others have seen, and one that stops drafting is never far from trying again.
     """
 
-    def __init__(self, prior: Acceptance | None = None) -> None:
-        self._prior = prior
-        self._memory = OF_SEQUENCE if prior is not None else OF_ALL
-        self._n = [0.0] * N_CELLS
-        self._n_right = [0.0] * N_CELLS
-        self.rates: list[float] = list(prior.rates if prior is not None else BELIEFS)
+    def __init__(self, of_all: Counts) -> None:
+        self._own = Counts()
+        self._of_all = of_all
+        self.rates = [
+            (n_right + PRIOR_OF_ALL * belief) / (n + PRIOR_OF_ALL)
+            for n, n_right, belief in zip(of_all.n, of_all.n_right, BELIEFS)
+        ]
 
-    def add(self, cell: int, right: bool) -> None:
+    def add(self, cell: int, is_right: bool) -> None:
         """One more draft of a kind was found right or wrong."""
-        memory, prior = self._memory, self._prior
-        if prior is not None:
-            prior.add(cell, right)
-        n = self._n[cell] = self._n[cell] * memory.keep + 1.0
-        n_right = self._n_right[cell] = self._n_right[cell] * memory.keep + right
-        belief = BELIEFS[cell] if prior is None else prior.rates[cell]
-        self.rates[cell] = (n_right + memory.belief * belief) / (n + memory.belief)
-
-    def chance(self, cells: Iterable[int]) -> list[float]:
-        """Probability that the first so many drafts are all right, for drafts of these kinds in a row."""
-        chances, product = [], 1.0
-        for cell in cells:
-            product *= self.rates[cell]
-            chances.append(product)
-        return chances
+        of_all, own = self._of_all, self._own
+        n = of_all.n[cell] = of_all.n[cell] * KEEP_OF_ALL + 1.0
+        n_right = of_all.n_right[cell] = of_all.n_right[cell] * KEEP_OF_ALL + is_right
+        prior = (n_right + PRIOR_OF_ALL * BELIEFS[cell]) / (n + PRIOR_OF_ALL)
+        n = own.n[cell] = own.n[cell] * KEEP + 1.0
+        n_right = own.n_right[cell] = own.n_right[cell] * KEEP + is_right
+        self.rates[cell] = (n_right + PRIOR * prior) / (n + PRIOR)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from dataclasses import dataclass, field
 from typing import Literal
 
 from pyjet.engine.acceptance import Acceptance, confidence_cell, match_cell
@@ -12,18 +11,34 @@ from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
 
 Source = Literal["mtp", "lookup"]
+LEAST_CHANCE = 0.1  # drafts less likely to be right have no part in the choice between sources
 
 
-@dataclass
 class Guess:
-    """Drafts in a row. ``cells``: of Acceptance, one for each; ``chances``: that so many are right."""
+    """Drafts in a row. ``cells``: of Acceptance, one for each; ``chances``: that so many are right, from its rates."""
 
-    tokens: list[int] = field(default_factory=list)
-    cells: list[int] = field(default_factory=list)
-    chances: list[float] = field(default_factory=list)
+    __slots__ = ("cells", "chances", "tokens")
+
+    def __init__(self, tokens: Items[int] = (), cells: Items[int] = (), rates: Items[float] = ()) -> None:
+        self.tokens = list(tokens)
+        self.cells = list(cells)
+        self.chances: list[float] = []
+        chance = 1.0
+        for cell in cells:
+            chance *= rates[cell]
+            self.chances.append(chance)
 
     def cut(self, n: int) -> None:
-        del self.tokens[n:], self.cells[n:], self.chances[n:]
+        if n < len(self.tokens):
+            del self.tokens[n:], self.cells[n:], self.chances[n:]
+
+    @property
+    def worth(self) -> float:
+        """Tokens that are expected of it, without drafts that are hardly worth a row."""
+        return sum([chance for chance in self.chances if chance > LEAST_CHANCE])
+
+
+NOTHING = Guess()
 
 
 class Guesses:
@@ -36,29 +51,38 @@ class Guesses:
         self.index = lookup
         self.blocks = blocks
         self.lots = lots
-        self.mtp = Guess()
-        self.lookup = Guess()
+        self.mtp = self.lookup = NOTHING
         self.source: Source = "mtp"
 
     def forget(self) -> None:
         """Nothing is known any more about tokens to come."""
-        self.mtp, self.lookup = Guess(), Guess()
+        self.mtp = self.lookup = NOTHING
 
     def take_mtp(self, tokens: Items[int], probabilities: Items[float], p_min: float) -> None:
         """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``."""
-        n = next((i for i, (t, p) in enumerate(zip(tokens, probabilities)) if t < 0 or p < p_min), len(tokens))
-        cells = [confidence_cell(p, i) for i, p in enumerate(probabilities[:n])]
-        self.mtp = Guess(list(tokens[:n]), cells, self.acceptance.chance(cells))
+        cells = []
+        for position, (token, probability) in enumerate(zip(tokens, probabilities)):
+            if token < 0 or probability < p_min:
+                break
+            cells.append(confidence_cell(probability, position))
+        self.mtp = Guess(tokens[: len(cells)], cells, self.acceptance.rates)
 
     def look_up(self, n_tokens: int, most: int) -> None:
         """Find what followed the newest of ``n_tokens`` tokens before."""
-        self.lookup = Guess()
         if self.index is None:
             return
         self.index.extend(n_tokens)
-        if (found := self.index.find(n_tokens)) is not None:
-            cells = [match_cell(found.n_match, i) for i in range(min(most, len(found.tokens)))]
-            self.lookup = Guess(found.tokens[: len(cells)], cells, self.acceptance.chance(cells))
+        if (found := self.index.find(n_tokens)) is None:
+            self.lookup = NOTHING
+            return
+        tokens = found.tokens[:most]
+        cells = [match_cell(found.n_match, position) for position in range(len(tokens))]
+        self.lookup = Guess(tokens, cells, self.acceptance.rates)
+
+    def choose_source(self, most: int) -> None:
+        """The one that promises more, with drafts for ``most`` tokens at most."""
+        self.mtp.cut(most)
+        self.source = "lookup" if self.lookup.tokens and self.lookup.worth > self.mtp.worth else "mtp"
 
     @property
     def chosen(self) -> Guess:
@@ -67,19 +91,22 @@ class Guesses:
     def learn_lots(self, n_verified: int, n_right: int) -> None:
         """What lots said of the drafts that were verified."""
         for position, cell in enumerate(self.chosen.cells[:n_verified]):
-            self._add(self.source, cell, position, position < n_right)
-            if position >= n_right:
+            is_right = position < n_right
+            self.acceptance.add(cell, is_right)
+            if self.source == "mtp":
+                self.acceptance.add(position, is_right)
+            if not is_right:
                 break
 
     def learn(self, tokens: Items[int]) -> None:
         """These tokens came. What was not verified is compared too: it costs nothing."""
-        for source, guess in (("mtp", self.mtp), ("lookup", self.lookup)):
-            for position, (guessed, cell, token) in enumerate(zip(guess.tokens, guess.cells, tokens)):
-                self._add(source, cell, position, guessed == token)
-                if guessed != token:
-                    break
-
-    def _add(self, source: str, cell: int, position: int, is_right: bool) -> None:
-        self.acceptance.add(cell, is_right)
-        if source == "mtp":
-            self.acceptance.add(position, is_right)
+        add = self.acceptance.add
+        for position, (guess, cell, token) in enumerate(zip(self.mtp.tokens, self.mtp.cells, tokens)):
+            add(cell, guess == token)
+            add(position, guess == token)
+            if guess != token:
+                break
+        for guess, cell, token in zip(self.lookup.tokens, self.lookup.cells, tokens):
+            add(cell, guess == token)
+            if guess != token:
+                break

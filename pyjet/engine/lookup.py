@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyjet.engine.prefix_tree import Tokens
 
 UInt64Array = npt.NDArray[np.uint64]
-N_LEVELS = 4  # n-grams of the shortest size, and each next one twice as long
+N_LEVELS = 3  # n-grams of the shortest size, and each next one twice as long
 LONGEST = 32  # tokens of an n-gram at most, unless already the shortest size is larger
 MOST_COMPARED = 32  # tokens: longer matches count as so long
 SLICE = 8192  # tokens that are indexed in a step at most: the beginning of a long prompt takes several
@@ -43,6 +43,7 @@ class Level:
         self.table = np.zeros(1 << n_bits, np.int32)  # position + 1; 0: never seen
         self.ends = self.table.data  # the same, faster for single entries
         self.recent: deque[int] = deque(maxlen=size)  # hashes of as many of the newest n-grams as one has tokens
+        self.newest = 0  # place of the newest one
 
     def places(self, values: UInt64Array) -> UInt64Array:
         scrambled: UInt64Array = (values * np.uint64(SCRAMBLE)) >> np.uint64(self.shift)
@@ -89,12 +90,13 @@ class LookupIndex:
         if position >= first.size:
             value -= int(self._tokens[position - first.size]) * first.power
             if self._hits is not None:
-                self._hits[(first.recent[-1] * SCRAMBLE & MASK) >> first.shift] += 1
+                self._hits[first.newest] += 1
         for level in self._levels:
             value &= MASK
             recent = level.recent
             if position >= level.size:
-                level.ends[(recent[-1] * SCRAMBLE & MASK) >> level.shift] = position
+                level.ends[level.newest] = position
+            level.newest = (value * SCRAMBLE & MASK) >> level.shift
             half = recent[0]
             recent.append(value)
             # An n-gram of the next size is two of this one: the one that ends here and the one that ended before it.
@@ -107,6 +109,7 @@ class LookupIndex:
         for level, values in zip(self._levels, self._hashes(begin, n)):
             level.recent.extend([0] * level.size)
             level.recent.extend(values[-level.size :].tolist())
+            level.newest = (level.recent[-1] * SCRAMBLE & MASK) >> level.shift
 
     def _hashes(self, begin: int, end: int) -> list[UInt64Array]:
         """Of each size uint64[end - begin]: hashes of the n-grams that end there, 0 for tokens before ``begin``."""
@@ -139,7 +142,7 @@ class LookupIndex:
         if n != self._n:  # the beginning is still being indexed
             return None
         for level in reversed(self._levels):
-            end = level.ends[(level.recent[-1] * SCRAMBLE & MASK) >> level.shift]
+            end = level.ends[level.newest]
             if end and n > level.size and self._is_frequent():
                 n_match = self._n_match(end, n)
                 if n_match >= level.size:
@@ -147,8 +150,7 @@ class LookupIndex:
         return None
 
     def _is_frequent(self) -> bool:
-        first = self._levels[0]
-        return self._hits is None or self._hits[(first.recent[-1] * SCRAMBLE & MASK) >> first.shift] >= self._min_hits
+        return self._hits is None or int(self._hits[self._levels[0].newest]) >= self._min_hits
 
     def _n_match(self, end: int, n: int) -> int:
         """How many tokens before ``end`` are those before ``n``."""

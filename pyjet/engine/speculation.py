@@ -11,7 +11,7 @@ from collections.abc import Sequence as Items
 
 import numpy as np
 
-from pyjet.engine.acceptance import Acceptance
+from pyjet.engine.acceptance import Acceptance, Counts
 from pyjet.engine.batch import DraftPlan, Plan
 from pyjet.engine.chosen import Chosen
 from pyjet.engine.client import EngineLimits
@@ -20,7 +20,7 @@ from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_counts import DraftCounts
 from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
-from pyjet.engine.guesses import Guess, Guesses
+from pyjet.engine.guesses import Guesses
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.step_costs import StepCosts
@@ -28,7 +28,6 @@ from pyjet.engine.synthetic import Lots
 from pyjet.native.step import StepResult
 
 MAX_DRAFT_ROWS = 32  # PJ_MAX_DRAFT_ROWS
-LEAST_CHANCE = 0.1  # drafts less likely to be right have no part in the choice between sources
 
 # For tests: (sequence, drafts, most) -> drafts instead of these, of which ``most`` are taken.
 DraftOverride = Callable[[Sequence, "list[int]", int], "list[int]"]
@@ -46,7 +45,7 @@ class Speculation:
         self.passes = DraftCosts(limits.draft_seconds, costs.seconds(1))
         self._policy = DraftPolicy(costs, self.passes)
         self._depth = DraftDepth(self._policy, settings.max_draft)
-        self._acceptance = Acceptance()  # of all sequences
+        self._seen = Counts()  # of all sequences
         self._n_draft = 0  # that sequences are asked for in this step
         self._prompt_rows = 0  # of the last step that had any
         self._made: list[list[int]] = []  # by the step, for each of its sequences
@@ -69,7 +68,7 @@ class Speculation:
             blocks.read(sequence.tokens[: sequence.n_tokens])
         if settings.synth_rates:
             lots = Lots(settings.synth_rates, sequence.sampler.seed)
-        sequence.guesses = Guesses(Acceptance(self._acceptance), index, blocks, lots)
+        sequence.guesses = Guesses(Acceptance(self._seen), index, blocks, lots)
 
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
         """Set ``verifying`` and ``n_draft`` of all sequences that decode, while ``n_reading`` others read."""
@@ -78,8 +77,7 @@ class Speculation:
         guesses = [guesses_of(sequence) for sequence in decoding]
         for sequence, each, most in zip(decoding, guesses, mosts):
             each.look_up(sequence.n_tokens, most)
-            each.mtp.cut(most)
-            each.source = "lookup" if worth(each.lookup) > worth(each.mtp) else "mtp"
+            each.choose_source(most)
         room = self._room(len(decoding), n_reading)
         if self._settings.is_adaptive:
             company = Company(len(decoding), self._prompt_rows if n_reading else 0)
@@ -178,8 +176,3 @@ def guesses_of(sequence: Sequence) -> Guesses:
     """Of a sequence that runs, which always has some while there is speculation."""
     assert sequence.guesses is not None
     return sequence.guesses
-
-
-def worth(guess: Guess) -> float:
-    """Tokens that drafts are expected to give, without those that are hardly worth a row."""
-    return sum(chance for chance in guess.chances if chance > LEAST_CHANCE)
