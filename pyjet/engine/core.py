@@ -141,8 +141,7 @@ class EngineCore:
 
     def _choose_drafts(self) -> None:
         decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
-        if decoding:
-            self._speculation.choose(decoding, len(self._running) - len(decoding))
+        self._speculation.choose(decoding, len(self._running) - len(decoding))
         for sequence in decoding:
             self._admission.cover(sequence)
 

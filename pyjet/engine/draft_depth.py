@@ -25,7 +25,7 @@ class DraftDepth:
     def __init__(self, policy: DraftPolicy, most: int) -> None:
         self._policy = policy
         self._most = most
-        self._best = 0
+        self._best = min(1, most)
         self._rates = [0.0] * (most + 1)  # tokens per second with each number
         self._n_steps = self._n_replans = self._n_resting = self._n_sequences = 0
 
@@ -33,6 +33,11 @@ class DraftDepth:
     def is_warm(self) -> bool:
         """Whether its KV is worth keeping up to date."""
         return self._most > 0 and self._n_resting < WARM_STEPS
+
+    @property
+    def latest(self) -> int:
+        """The number that was best the last time that anyone decoded."""
+        return self._best
 
     def choose(self, guesses: Items[Guesses], company: Company, room: int) -> int:
         """For the next step of these sequences."""

@@ -73,6 +73,9 @@ class Speculation:
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
         """Set ``verifying`` and ``n_draft`` of all sequences that decode, while ``n_reading`` others read."""
         self._policy.begin_step()
+        if not decoding:
+            self._n_draft = self._depth.latest if self._settings.is_adaptive else self._settings.max_draft
+            return
         mosts = [min(self._limits.max_spec, sequence.n_ahead) for sequence in decoding]
         guesses = [guesses_of(sequence) for sequence in decoding]
         for sequence, each, most in zip(decoding, guesses, mosts):
@@ -85,7 +88,8 @@ class Speculation:
             lengths = self._policy.cut([each.chosen.chances for each in guesses], company, room, self._n_draft).lengths
         else:
             self._n_draft = self._settings.max_draft
-            lengths = [min(self._settings.most, most, room // len(decoding)) for most in mosts]
+            share, n_more = divmod(room, len(decoding))
+            lengths = [min(self._settings.most, most, share + (i < n_more)) for i, most in enumerate(mosts)]
         for sequence, most, n in zip(decoding, mosts, lengths):
             sequence.verifying = self._chosen_drafts(sequence, n, most)
             sequence.n_draft = min(self._n_draft, sequence.n_ahead - len(sequence.verifying))

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -47,7 +48,8 @@ class FakeNative:
         self.closed = False
         self.fail_at: int | None = None
         self.delay = 0.0
-        self.step_us = 1.0
+        self.answer: Callable[[list[int]], int] | None = None  # the best token after all before it
+        self.step_us: Callable[[int], float] = lambda n_rows: 1.0
         self.steps: list[int] = []  # rows of each step
         self.companies: list[int] = []  # sequences of each step
         self.n_sampled = self.n_unsettled = 0  # rows
@@ -80,7 +82,8 @@ class FakeNative:
         ]
         hidden = np.empty((0, 1), np.float32)
         rows = np.array(logits, np.float32).reshape(-1, self.limits.n_vocab)
-        return StepResult(rows, hidden, argmax, sampled, self.step_us, self.mtp.drafts, self.mtp.probs)
+        step_us = self.step_us(len(batch.tokens))
+        return StepResult(rows, hidden, argmax, sampled, step_us, self.mtp.drafts, self.mtp.probs)
 
     def _check(self, batch: StepBatch) -> None:
         n = len(batch.tokens)
@@ -123,7 +126,7 @@ class FakeNative:
             state.append(int(batch.tokens[row]))
             self.pages[table[position // size], position % size] = batch.tokens[row]
             require(self.pages[table].reshape(-1)[: position + 1].tolist() == state, "pages and state disagree")
-            values = fake_logits(state, self.limits.n_vocab) if batch.row_flags[row] else None
+            values = self._logits(state) if batch.row_flags[row] else None
             if batch.row_flags[row] & ROW_ARGMAX:
                 argmax[row] = int(np.argmax(values))
             if batch.row_flags[row] & ROW_SAMPLE:
@@ -137,6 +140,12 @@ class FakeNative:
         n_committed = len(state) - seq["n_spec"]
         self.states[slot], self.pending[slot] = state[:n_committed], state[n_committed:]
         return logits
+
+    def _logits(self, history: list[int]) -> np.ndarray:
+        values = fake_logits(history, self.limits.n_vocab)
+        if self.answer is not None:
+            values[self.answer(history)] = 100.0
+        return values
 
     def _sample(self, batch: StepBatch, row: int, logits: np.ndarray) -> int:
         n_before = int(np.count_nonzero(batch.row_flags[:row] & ROW_SAMPLE))

@@ -82,17 +82,27 @@ class Card:
     def run(self, agents: list[Agent], n_tokens: int) -> float:
         """Tokens per second until they have so many tokens more, all together."""
         seconds, begin = self.seconds, self.n_tokens
-        for each in agents:
-            self.speculation.start(each.sequence)
         while self.n_tokens < begin + n_tokens:
+            self.step(agents)
+        return (self.n_tokens - begin) / (self.seconds - seconds)
+
+    def run_steps(self, agents: list[Agent], n_steps: int) -> float:
+        """Tokens per second of so many steps."""
+        seconds, begin = self.seconds, self.n_tokens
+        for _ in range(n_steps):
             self.step(agents)
         return (self.n_tokens - begin) / (self.seconds - seconds)
 
     def step(self, agents: list[Agent]) -> None:
         sequences = [each.sequence for each in agents]
-        self.speculation.choose(sequences, 0)
+        joined = None
+        if self.speculation.is_on:
+            for sequence in sequences:
+                self.speculation.start(sequence)
+            self.speculation.choose(sequences, 0)
         plan = [(sequence, sequence.n_rows) for sequence in sequences]
-        joined = self.speculation.join(plan)
+        if self.speculation.is_on:
+            joined = self.speculation.join(plan)
         n_rows = sum(n for _, n in plan)
         depth = float(np.mean([sequence.n_computed for sequence in sequences]))
         seconds = step_seconds(n_rows, depth, stairs=self.stairs)
@@ -100,6 +110,8 @@ class Card:
         self.seconds += seconds
         self.costs.observe(n_rows, seconds - self.speculation.observe(plan, joined, seconds))
         chosen = [self.verify(each) for each in agents]
+        if not self.speculation.is_on:
+            return
         self.speculation.read(self.result(agents), joined)
         for index, (each, tokens) in enumerate(zip(agents, chosen)):
             self.speculation.learn(each.sequence, index, tokens)
