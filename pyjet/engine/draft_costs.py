@@ -15,7 +15,8 @@ RESTS = -1  # as the number of drafts: the MTP block has no part in the step
 N_RECENT = 5  # measurements whose median counts
 N_ENOUGH = 3  # of them
 FRESH_STEPS = 100  # older measurements are compared with none: contexts have grown
-LEARNING = 0.1  # of a difference between measured and expected is believed
+LEARN_STEPS = 3  # differences are looked at so often
+LEARNING = 0.3  # of a difference between measured and expected is believed
 UNKNOWN = (0.05, 0.05, 0.03)  # of a step of one row, before anything was measured
 
 
@@ -42,7 +43,7 @@ class DraftCosts:
         recent, _ = self._seen.get((size, n_draft), (deque(maxlen=N_RECENT), 0))
         recent.append(seconds)
         self._seen[size, n_draft] = recent, self._n_steps
-        if len(recent) < N_ENOUGH:
+        if self._n_steps % LEARN_STEPS or len(recent) < N_ENOUGH:
             return
         for other in (RESTS, *range(MAX_DRAFT + 1)):
             before, at_step = self._seen.get((size, other), (recent, 0))

@@ -10,6 +10,7 @@ from pyjet.engine.step_costs import StepCosts
 
 BETTER = 1.002  # times as fast, before one more row is taken
 REFRESH_STEPS = 8  # prices are looked up anew so often: they change slowly
+SHORTEST = 1e-9  # seconds of a step, before anything was measured
 Chances = Sequence[Sequence[float]]  # of each sequence: that its first draft is right, its first two are, ...
 
 
@@ -33,7 +34,7 @@ class DraftPolicy:
     def __init__(self, costs: StepCosts, passes: DraftCosts) -> None:
         self._costs = costs
         self._passes = passes
-        self._prices: dict[int, float] = {}  # by rows
+        self._prices: dict[Company, list[float]] = {}  # seconds with no, one, two, ... drafts
         self._n_steps = 0
 
     def begin_step(self) -> None:
@@ -48,13 +49,14 @@ class DraftPolicy:
         sequences come first, and as many of them as give most tokens per second: with stairs in the price, that may
         be more than where the next one would not pay.
         """
-        best_first = sorted(((chance, i) for i, each in enumerate(chances) for chance in each), reverse=True)[:room]
+        best_first = sorted([(chance, i) for i, each in enumerate(chances) for chance in each], reverse=True)[:room]
+        prices = self._prices_for(company, len(best_first))
         passes = self._passes.seconds(n_draft)
         tokens = float(len(chances))
-        best, n_best = tokens / (self._seconds(company, 0) + passes), 0
+        best, n_best = tokens / (prices[0] + passes), 0
         for n, (chance, _) in enumerate(best_first, 1):
             tokens += chance
-            rate = tokens / (self._seconds(company, n) + passes)
+            rate = tokens / (prices[n] + passes)
             if rate > best * BETTER:
                 best, n_best = rate, n
         lengths = [0] * len(chances)
@@ -73,17 +75,17 @@ class DraftPolicy:
             for n in range(most + 1)
         ]
 
-    def _seconds(self, company: Company, n_drafts: int) -> float:
-        """Price of a step with so many drafts.
+    def _prices_for(self, company: Company, most: int) -> list[float]:
+        """Seconds of steps with up to ``most`` drafts or more.
 
         Prompts take the rows that drafts leave them, so beside prompts a draft costs as much as each of their rows.
         """
-        if not company.n_prompt_rows:
-            return self._price(company.n_rows + n_drafts)
+        prices = self._prices.setdefault(company, [])
         n_all = company.n_rows + company.n_prompt_rows
-        return self._price(n_all) * (1.0 + n_drafts / n_all)
-
-    def _price(self, n_rows: int) -> float:
-        if n_rows not in self._prices:
-            self._prices[n_rows] = max(self._costs.seconds(n_rows), 1e-9)
-        return self._prices[n_rows]
+        for n in range(len(prices), most + 1):
+            if company.n_prompt_rows:
+                seconds = self._costs.seconds(n_all) * (1.0 + n / n_all)
+            else:
+                seconds = self._costs.seconds(n_all + n)
+            prices.append(max(seconds, SHORTEST))
+        return prices
