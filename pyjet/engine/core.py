@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from pyjet.engine.admission import Admission, Waiting
-from pyjet.engine.batch import BatchBuilder
+from pyjet.engine.batch import BatchBuilder, DraftPlan
+from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
@@ -25,16 +27,16 @@ from pyjet.engine.request import (
     StartedEvent,
     Timings,
     TokenEvent,
-    TokenProbs,
 )
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
+from pyjet.engine.speculation import DraftOverride, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
-from pyjet.native.step import Float32Array, StepBatch, StepResult
+from pyjet.native.step import StepBatch, StepResult
 
 
 class Stepper(DeviceMemory, Protocol):
@@ -49,21 +51,32 @@ class EngineCore:
     """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
 
     Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
-    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran
-    before, changes when they come, never which.
+    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, what ran before
+    and what was drafted changes when they come, never which.
+
+    ``draft_override``, for tests: drafts to verify instead of those that were chosen.
     """
 
-    def __init__(self, limits: EngineLimits, memory: DeviceMemory, clock: Clock = time.perf_counter) -> None:
+    def __init__(
+        self,
+        limits: EngineLimits,
+        memory: DeviceMemory,
+        clock: Clock = time.perf_counter,
+        draft_override: DraftOverride | None = None,
+    ) -> None:
         self.limits = limits
         self.slot_file_owner = SlotFileOwner(
             limits.model, limits.layout, limits.page_tokens, memory.page_bytes, memory.state_bytes
         )
         self._clock = clock
         self._admission = Admission(limits, memory)
-        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
+        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec)
         self._running = self._admission.running
-        self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
+        costs = StepCosts(limits.step_seconds)
+        self._budget = StepBudget(limits.max_rows, limits.step_budget, costs)
+        self._speculation = Speculation(limits, costs, draft_override)
         self._plan: list[tuple[Sequence, int]] = []
+        self._drafts: DraftPlan | None = None  # of the planned step
         # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
         self._to_keep: dict[str, CheckpointKind] = {}
         self._counters = Counters(pages_total=self._admission.pool.n_pages)
@@ -116,12 +129,21 @@ class EngineCore:
             self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
+        if self._speculation.is_on:
+            self._choose_drafts()
         self._plan = plan(self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows)
         if not self._plan:
             return events, None
-        batch = self._builder.build(self._plan)
+        self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
+        batch = self._builder.build(self._plan, self._drafts)
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
+
+    def _choose_drafts(self) -> None:
+        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
+        self._speculation.choose(decoding, len(self._running) - len(decoding))
+        for sequence in decoding:
+            self._admission.cover(sequence)
 
     def _keep_state(self, sequence: Sequence) -> None:
         """If it has come to a place to come back to."""
@@ -130,6 +152,7 @@ class EngineCore:
 
     def _start(self, sequence: Sequence) -> list[Event]:
         """Say so and start the clock; who resumes goes on in silence."""
+        self._speculation.start(sequence)
         if sequence.is_resumed:
             return []
         sequence.t_started = sequence.t_prompt = self._clock()
@@ -140,36 +163,48 @@ class EngineCore:
         """Take the step's numbers: tokens, or logits to sample from; advance, end what is done."""
         t_step = self._clock()
         self._count_step(result)
-        self._budget.observe(sum(n_rows for _, n_rows in self._plan), result.step_us * 1e-6)
+        self._observe(result.step_us * 1e-6)
         events: list[Event] = []
-        argmax, sampled = result.argmax.tolist(), result.sampled.tolist()
-        row = logit_row = 0
-        for sequence, n_rows in self._plan:
-            row += n_rows
+        chosen = ChosenTokens(result)
+        self._speculation.read(result, self._drafts)
+        for index, (sequence, n_rows) in enumerate(self._plan):
+            if sequence.is_decoding:
+                chosen.next_sequence(sequence, n_rows, n_rows)
+                self._take_tokens(sequence, chosen.verified(sequence), index, t_step, events)
+                continue
             self._advance(sequence, n_rows, t_step, events)
-            if not sequence.is_decoding:
-                continue
-            if sequence.sampler.is_argmax:
-                self._take_token(sequence, argmax[row - 1], None, t_step, events)
-                continue
-            if sampled[row - 1] >= 0:
-                self._take_token(sequence, sampled[row - 1], None, t_step, events)
-            else:
-                self._sample(sequence, result.logits[logit_row], events)
-            logit_row += 1
+            chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
+            if sequence.is_decoding:
+                self._take_tokens(sequence, chosen.first(sequence), index, t_step, events)
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
         return events
 
-    def _sample(self, sequence: Sequence, logits: Float32Array, events: list[Event]) -> None:
-        """The next token from logits, when the step did not choose it."""
+    def _observe(self, seconds: float) -> None:
+        """Learn from what the step took."""
+        of_drafts = 0.0
+        if self._speculation.is_on:
+            of_drafts = self._speculation.observe(self._plan, self._drafts, seconds)
+        self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
+
+    def _take_tokens(
+        self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float, events: list[Event]
+    ) -> None:
+        """A sequence's tokens of this step, until one of them ends it. ``index``: its place in the step."""
+        taken: list[Chosen] = []
         try:
-            token, probs = sequence.sampler.sample(logits)
+            for each in chosen:
+                taken.append(each)
+                add_chosen(sequence, each, self._clock() if each.by_host else t_step)
+                events.append(TokenEvent(sequence.request.id, each.token, each.probs, sequence.timings()))
+                if reason := self._reason_to_stop(sequence, each.token):
+                    events.append(self._end(sequence, reason))
+                    break
         except SamplingError as error:
             self._end(sequence, "cancelled")
             events.append(FailedEvent(sequence.request.id, str(error), "server"))
-        else:
-            self._take_token(sequence, token, probs, self._clock(), events)
+        if self._speculation.is_on:
+            self._speculation.learn(sequence, index, taken)
 
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float, events: list[Event]) -> None:
         """``n_rows`` more rows are in the context."""
@@ -181,16 +216,6 @@ class EngineCore:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
                 events.append(self._progress(sequence))
-
-    def _take_token(
-        self, sequence: Sequence, token: int, probs: TokenProbs | None, time: float, events: list[Event]
-    ) -> None:
-        sequence.add_token(token)
-        sequence.token_times.append(time)
-        sequence.sampler.accept(token)
-        events.append(TokenEvent(sequence.request.id, token, probs, sequence.timings()))
-        if reason := self._reason_to_stop(sequence, token):
-            events.append(self._end(sequence, reason))
 
     def _progress(self, sequence: Sequence) -> ProgressEvent:
         time_ms = (sequence.t_prompt - sequence.t_started) * 1e3
@@ -253,10 +278,19 @@ class EngineCore:
         """A copy with the current gauges."""
         started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
         cache = self._admission.cache
+        drafts = self._speculation.counts
         reached = [sequence.n_reached for sequence in started if sequence is not None]
         return replace(
             self._counters,
             n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
+            draft_tokens=drafts.drafted.total(),
+            draft_tokens_accepted=drafts.right.total(),
+            drafts=drafts.n_drafts,
+            accepted_per_position=drafts.right_at,
+            draft_tokens_mtp=drafts.drafted["mtp"],
+            draft_tokens_mtp_accepted=drafts.right["mtp"],
+            draft_tokens_lookup=drafts.drafted["lookup"],
+            draft_tokens_lookup_accepted=drafts.right["lookup"],
             preemptions=self._admission.n_preemptions,
             prefix_hits=self._admission.n_hits,
             swaps_out=cache.swaps.moves_out,
