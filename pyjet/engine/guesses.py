@@ -9,6 +9,7 @@ from pyjet.engine.acceptance import Acceptance, confidence_cell, match_cell
 from pyjet.engine.draft_blocks import RecentBlocks
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
+from pyjet.native.structs import MAX_DRAFT
 
 Source = Literal["mtp", "lookup"]
 LEAST_CHANCE = 0.1  # drafts less likely to be right have no part in the choice between sources
@@ -88,25 +89,21 @@ class Guesses:
     def chosen(self) -> Guess:
         return self.mtp if self.source == "mtp" else self.lookup
 
-    def learn_lots(self, n_verified: int, n_right: int) -> None:
-        """What lots said of the drafts that were verified."""
-        for position, cell in enumerate(self.chosen.cells[:n_verified]):
-            is_right = position < n_right
-            self.acceptance.add(cell, is_right)
-            if self.source == "mtp":
-                self.acceptance.add(position, is_right)
-            if not is_right:
-                break
+    def learn(self, tokens: Items[int], index: int) -> None:
+        """These tokens came, the first one as token ``index`` of the answer.
 
-    def learn(self, tokens: Items[int]) -> None:
-        """These tokens came. What was not verified is compared too: it costs nothing."""
+        What was not verified is compared too: it costs nothing. By lot, what it would have been counts.
+        """
+        n_right = None if self.lots is None else self.lots.n_right(index, MAX_DRAFT)
         add = self.acceptance.add
         for position, (guess, cell, token) in enumerate(zip(self.mtp.tokens, self.mtp.cells, tokens)):
-            add(cell, guess == token)
-            add(position, guess == token)
-            if guess != token:
+            is_right = guess == token if n_right is None else position < n_right
+            add(cell, is_right)
+            add(position, is_right)
+            if not is_right:
                 break
-        for guess, cell, token in zip(self.lookup.tokens, self.lookup.cells, tokens):
-            add(cell, guess == token)
-            if guess != token:
+        for position, (guess, cell, token) in enumerate(zip(self.lookup.tokens, self.lookup.cells, tokens)):
+            is_right = guess == token if n_right is None else position < n_right
+            add(cell, is_right)
+            if not is_right:
                 break

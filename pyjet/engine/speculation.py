@@ -162,10 +162,7 @@ class Speculation:
         n_verified, n_right = len(sequence.verifying), sum(each.is_draft for each in chosen)
         if n_verified:
             self.counts.add(guesses.source, n_verified, n_right)
-        if guesses.lots is None:
-            guesses.learn(tokens)
-        else:
-            guesses.learn_lots(n_verified, n_right)
+        guesses.learn(tokens, len(sequence.generated) - len(tokens))
         guesses.forget()
         if guesses.blocks is not None:
             for token in tokens:

@@ -73,6 +73,7 @@ class FakeMtp:
         self.limits = limits
         self.pages = pages
         self.share_right = 0.7
+        self.certainty = 1.0  # times as probable as they are does the block think its drafts
         self.n_steps = self.n_passes = self.n_stale = 0
         self.drafts = np.empty((0, MAX_DRAFT), np.int32)
         self.probs = np.empty((0, MAX_DRAFT), np.float32)
@@ -119,7 +120,8 @@ class FakeMtp:
             if not is_right:
                 token = (token + 1 + int(rng.integers(self.limits.n_vocab - 1))) % self.limits.n_vocab
             self.drafts[index, j] = token
-            self.probs[index, j] = np.clip(rng.normal(0.8 if is_right else 0.3, 0.2), 0.01, 1.0)
+            likely = rng.normal(0.8 if is_right else 0.3, 0.2)
+            self.probs[index, j] = np.clip(self.certainty * likely, 1e-4, 1.0)
             if j:
                 self._write(table, len(context) - 2, token)
             context = [*context, token]

@@ -61,7 +61,7 @@ def test_a_draft_may_end_the_answer() -> None:
 
 
 def test_lengths_may_follow_the_rates() -> None:
-    """With steps that take longer for each row, drafts that are never right do not pay."""
+    """With steps that take longer for each row, drafts that are never right do not pay. The block's opinion is moot."""
     lengths = {}
     for name, rates in {"good": (1.0, 1.0, 1.0), "bad": (0.05, 0.0, 0.0)}.items():
         drafts = SpeculationSettings(mtp=True, n_max=3, synth_rates=rates, synth_adaptive=True)
@@ -70,6 +70,7 @@ def test_lengths_may_follow_the_rates() -> None:
             step_seconds=((1, 0.01), (2, 0.012), (4, 0.016), (8, 0.024)), draft_seconds=(0.0, 0.001, 0.001),
         )  # fmt: skip
         run.native.step_us = lambda rows: 1e4 + 2e3 * rows
+        run.native.mtp.share_right, run.native.mtp.certainty = 0.0, 0.0
         run.submit(request("a", max_tokens=300))
         run.drain()
         lengths[name] = np.mean(run.native.steps[-50:])
