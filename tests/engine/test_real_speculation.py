@@ -94,3 +94,42 @@ def test_lookups(native: NativeEngine, plain: Answers, adaptive: bool) -> None:
     drafted = Answers(native, drafts)
     assert drafted.tokens == plain.tokens
     assert any(last.timings.draft_n for last in drafted.last.values())
+
+
+MTP = SpeculationSettings(mtp=True, n_max=3, adaptive=False)
+
+
+@pytest.fixture(scope="module")
+def drafting() -> Iterator[NativeEngine]:
+    """With a draft head of part of the vocabulary, so that blocks of recent tokens matter."""
+    settings = replace(SETTINGS, speculation=replace(MTP, n_max=7, draft_vocab=1024))
+    engine, _ = build_native(settings, lambda *_: None)
+    assert isinstance(engine, NativeEngine)
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        MTP,
+        replace(MTP, n_max=7, sampling="probabilistic"),
+        replace(MTP, n_max=2, p_min=0.5, lookup=True, lookup_min_match=1),
+        replace(MTP, n_max=7, adaptive=True, lookup=True, lookup_min_match=2),
+    ],
+)
+def test_drafts_of_the_mtp_block(drafting: NativeEngine, plain: Answers, drafts: SpeculationSettings) -> None:
+    drafted = Answers(drafting, replace(drafts, draft_vocab=1024))
+    assert drafted.tokens == plain.tokens
+    timings = [last.timings for last in drafted.last.values()]
+    assert sum(each.draft_n for each in timings) > 20
+    assert drafted.n_steps < plain.n_steps
+
+
+def test_the_mtp_block_beside_wrong_drafts(drafting: NativeEngine, plain: Answers) -> None:
+    """Whatever is verified instead of what it drafted."""
+
+    def override(sequence: Sequence, drafts: list[int], most: int) -> list[int]:
+        return [(token + 1) % drafting.n_vocab if i == 1 else token for i, token in enumerate(drafts)]
+
+    assert Answers(drafting, replace(MTP, draft_vocab=1024), override).tokens == plain.tokens
