@@ -23,6 +23,7 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     engine = NativeEngine(model, settings.engine_config(), progress)
     limits = replace(settings.limits(engine.n_vocab), model=fingerprint(settings.model_path))
     if settings.calibrate:
-        seconds, of_drafts = calibrate(engine, limits), calibrate_drafts(engine, limits)
+        of_drafts = calibrate_drafts(engine, limits)
+        seconds = calibrate(engine, limits, of_drafts[0] if of_drafts else 0.0)
         limits = replace(limits, step_seconds=seconds, draft_seconds=of_drafts)
     return engine, limits

@@ -23,11 +23,10 @@ from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.guesses import Guesses
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.sequence import Sequence
+from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
 from pyjet.native.step import StepResult
-
-MAX_DRAFT_ROWS = 32  # PJ_MAX_DRAFT_ROWS
 
 # For tests: (sequence, drafts, most) -> drafts instead of these, of which ``most`` are taken.
 DraftOverride = Callable[[Sequence, "list[int]", int], "list[int]"]

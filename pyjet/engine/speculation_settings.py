@@ -8,6 +8,7 @@ from typing import Literal
 from pyjet.native.structs import MAX_DRAFT
 
 DRAFT_BLOCK = 64  # PJ_DRAFT_BLOCK
+MAX_DRAFT_ROWS = 32  # PJ_MAX_DRAFT_ROWS: rows of a step with the MTP block from which tokens are chosen
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,9 @@ class Card:
 
     def __init__(self, drafts: SpeculationSettings, *, stairs: bool = True) -> None:
         limits = replace(LIMITS, speculation=drafts, max_spec=MAX_DRAFT)
-        self.costs = StepCosts(calibrate(H200(), limits))
-        self.speculation = Speculation(replace(limits, draft_seconds=calibrate_drafts(H200(), limits)), self.costs)
+        prices = calibrate_drafts(H200(), limits)
+        self.costs = StepCosts(calibrate(H200(), limits, prices[0] if prices else 0.0))
+        self.speculation = Speculation(replace(limits, draft_seconds=prices), self.costs)
         self.stairs = stairs
         self.seconds = 0.0
         self.n_tokens = 0

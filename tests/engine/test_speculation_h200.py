@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from pyjet.engine.draft_costs import RESTS
-from pyjet.engine.speculation import MAX_DRAFT_ROWS
-from pyjet.engine.speculation_settings import SpeculationSettings
+from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS, SpeculationSettings
 from tests.engine.h200_drafts import BAD, GOOD, Card, Luck, agent
 from tests.engine.h200_steps import draft_seconds, step_seconds
 
