@@ -19,7 +19,8 @@ FIRST_MATCH = FIRST_CONFIDENCE + 2 * _N_CONFIDENCES
 N_CELLS = FIRST_MATCH + len(MATCHES) + 1
 
 # What is believed before anything was seen.
-_POSITIONS = (0.7, 0.65, 0.62, 0.6, 0.58, 0.56, 0.55)
+DROP = 0.96  # times as often as the draft before it, a draft is right when that is
+_POSITIONS = tuple(0.7 * DROP**position for position in range(MAX_DRAFT))
 _BY_CONFIDENCE = (0.1, 0.22, 0.4, 0.6, 0.77, 0.9, 0.96, 0.985)
 _BY_MATCH = (0.15, 0.3, 0.4, 0.5, 0.65, 0.8, 0.88, 0.93)
 BELIEFS = (*_POSITIONS, *_BY_CONFIDENCE, *_BY_CONFIDENCE, *_BY_MATCH)
@@ -36,7 +37,7 @@ def match_cell(n_match: int, position: int) -> int:
 
 
 # What an observation is worth after the next one of its kind, and how many of them the prior is worth.
-KEEP, PRIOR = 0.96, 5.0  # for a sequence, whose prior is what all have seen
+KEEP, PRIOR = 0.98, 8.0  # for a sequence, whose prior is what all have seen
 KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 10.0  # for all of them, whose prior is BELIEFS
 
 
@@ -61,6 +62,15 @@ class Acceptance:
             (n_right + PRIOR_OF_ALL * belief) / (n + PRIOR_OF_ALL)
             for n, n_right, belief in zip(of_all.n, of_all.n_right, BELIEFS)
         ]
+
+    def rate_after(self, before: float, position: int) -> float:
+        """Of an MTP draft at that position, when ``before`` is the rate of the one before it.
+
+        A position at which little was drafted so far is expected to be nearly as good as the one before.
+        """
+        of_all, own, expected = self._of_all, self._own, before * DROP
+        prior = (of_all.n_right[position] + PRIOR_OF_ALL * expected) / (of_all.n[position] + PRIOR_OF_ALL)
+        return (own.n_right[position] + PRIOR * prior) / (own.n[position] + PRIOR)
 
     def add(self, cell: int, is_right: bool) -> None:
         """One more draft of a kind was found right or wrong."""

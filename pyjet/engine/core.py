@@ -81,9 +81,8 @@ class EngineCore:
         self._admission = Admission(limits, memory)
         self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec)
         self._running = self._admission.running
-        costs = StepCosts(limits.step_seconds)
-        self._budget = StepBudget(limits.max_rows, limits.step_budget, costs)
-        self._speculation = Speculation(limits, costs, draft_override)
+        self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
+        self._speculation = Speculation(limits, draft_override)
         self._plan: list[tuple[Sequence, int]] = []
         self._drafts: DraftPlan | None = None  # of the planned step
         self._news: list[TakenTokens | Event] = []  # that nobody was told yet, in order

@@ -72,9 +72,12 @@ class DraftDepth:
         Those that are there say how sure the block is of each, which is what makes it worth to have more of them than
         are verified on average.
         """
-        chances = list(guesses.mtp.chances)
-        for position in range(len(chances), self._most):
-            chances.append((chances[-1] if chances else 1.0) * guesses.acceptance.rates[position])
+        chances, acceptance = list(guesses.mtp.chances), guesses.acceptance
+        n = len(chances)
+        rate = acceptance.rates[max(0, n - 1)]
+        for position in range(n, self._most):
+            rate = acceptance.rate_after(rate, position) if position else rate
+            chances.append((chances[-1] if chances else 1.0) * rate)
         return chances
 
 

@@ -29,6 +29,7 @@ from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
 from pyjet.native.step import StepResult
 
+FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
 
 class Lesson(NamedTuple):
     """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer."""
@@ -49,14 +50,16 @@ DraftOverride = Callable[[Sequence, "list[int]", int], "list[int]"]
 class Speculation:
     """Of one engine. Before a step ``choose`` and, once its rows are planned, ``join``; then ``note`` and ``learn``."""
 
-    def __init__(self, limits: EngineLimits, costs: StepCosts, override: DraftOverride | None = None) -> None:
+    def __init__(self, limits: EngineLimits, override: DraftOverride | None = None) -> None:
         self._settings = settings = limits.speculation
         self._limits = limits
         self._override = override
         self.is_on = settings.is_on or override is not None
         self.counts = DraftCounts()
-        self.passes = DraftCosts(limits.draft_seconds, costs.seconds(1))
-        self._policy = DraftPolicy(costs, self.passes)
+        # Of steps that only decode: among these a context's length changes slowly.
+        self._costs = StepCosts(limits.step_seconds, FRESH_STEPS)
+        self._passes = DraftCosts(limits.draft_seconds, self._costs.seconds(1))
+        self._policy = DraftPolicy(self._costs, self._passes)
         self._depth = DraftDepth(self._policy, settings.max_draft)
         self._seen = Counts()  # of all sequences
         self._n_draft = 0  # that sequences are asked for in this step
@@ -159,9 +162,14 @@ class Speculation:
     def observe(self, plan: Plan, drafts: DraftPlan | None, seconds: float) -> float:
         """A step took so long; how much of that was the MTP block's part."""
         n_draft = RESTS if drafts is None else max(sequence.n_draft for sequence, _ in plan)
-        if all(sequence.is_decoding for sequence, _ in plan):
-            self.passes.observe(sum(n for _, n in plan), n_draft, seconds)
-        return min(self.passes.seconds(n_draft), 0.5 * seconds)
+        of_drafts = min(self._passes.seconds(n_draft), 0.5 * seconds)
+        n_rows = sum(n for _, n in plan)
+        only_decodes = all(sequence.is_decoding for sequence, _ in plan)
+        if only_decodes:
+            self._passes.observe(n_rows, n_draft, seconds)
+        if only_decodes or not self._limits.step_seconds:  # without calibration prompts tell about larger sizes
+            self._costs.observe(n_rows, seconds - of_drafts)
+        return of_drafts
 
     def read(self, result: StepResult, drafts: DraftPlan | None) -> None:
         """The drafts that a step made."""

@@ -14,7 +14,6 @@ from pyjet.engine.request import GenerationRequest
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation import Speculation
 from pyjet.engine.speculation_settings import SpeculationSettings
-from pyjet.engine.step_costs import StepCosts
 from pyjet.native.step import StepResult
 from pyjet.native.structs import MAX_DRAFT
 from tests.engine.h200_steps import H200, LIMITS, draft_seconds, step_seconds
@@ -74,8 +73,8 @@ class Card:
     def __init__(self, drafts: SpeculationSettings, *, stairs: bool = True) -> None:
         limits = replace(LIMITS, speculation=drafts, max_spec=MAX_DRAFT)
         prices = calibrate_drafts(H200(), limits)
-        self.costs = StepCosts(calibrate(H200(), limits, prices[0] if prices else 0.0))
-        self.speculation = Speculation(replace(limits, draft_seconds=prices), self.costs)
+        steps = calibrate(H200(), limits, prices[0] if prices else 0.0)
+        self.speculation = Speculation(replace(limits, step_seconds=steps, draft_seconds=prices))
         self.stairs = stairs
         self.seconds = 0.0
         self.n_tokens = 0
@@ -109,7 +108,7 @@ class Card:
         seconds = step_seconds(n_rows, depth, stairs=self.stairs)
         seconds += draft_seconds(RESTS if joined is None else max(s.n_draft for s in sequences))
         self.seconds += seconds
-        self.costs.observe(n_rows, seconds - self.speculation.observe(plan, joined, seconds))
+        self.speculation.observe(plan, joined, seconds)
         chosen = [self.verify(each) for each in agents]
         if not self.speculation.is_on:
             return

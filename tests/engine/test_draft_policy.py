@@ -131,7 +131,7 @@ def test_acceptance_follows_what_happens() -> None:
     assert one.rates[0] < 0.1
     assert other.rates[0] == BELIEFS[0] and one.rates[1] == BELIEFS[1]
     assert Acceptance(seen).rates[0] < 0.35, "who comes next expects what others saw"
-    for _ in range(30):
+    for _ in range(50):
         one.add(0, True)
     assert one.rates[0] > 0.6
     for i in range(400):
