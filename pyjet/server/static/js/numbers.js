@@ -32,9 +32,13 @@ export function timingFacts(timings) {
 export function modelFacts(meta) {
   if (!meta) return "";
   const facts = [];
-  if (meta.n_params) facts.push(`${short(meta.n_params / 1e9)}B ${meta.ftype ?? ""}`.trim());
+  if (meta.n_params) facts.push(`${parameters(meta.n_params)} ${meta.ftype ?? ""}`.trim());
   if (meta.n_ctx) facts.push(`context ${count(meta.n_ctx)}`);
   if (meta.max_tokens > 0) facts.push(`answers up to ${count(meta.max_tokens)}`);
   if (meta.priority) facts.push(`priority ${meta.priority}`);
   return facts.join(" · ");
+}
+
+function parameters(number) {
+  return number < 1e9 ? `${short(number / 1e6)}M` : `${short(number / 1e9)}B`;
 }

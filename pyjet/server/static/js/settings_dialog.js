@@ -3,6 +3,8 @@
 import { element } from "./dom.js";
 import { FIELDS, GROUPS, jsonProblem } from "./setting_fields.js";
 
+const RANDOM_SEED = 2 ** 32 - 1;
+
 export class SettingsDialog {
   #dialog = document.getElementById("settings");
   #fields = document.getElementById("settings-fields");
@@ -76,7 +78,7 @@ function input(field, value, defaults) {
       return choice(field, value);
     case "number":
     case "whole": {
-      const placeholder = defaults[name] === undefined ? "" : String(Number(Number(defaults[name]).toPrecision(6)));
+      const placeholder = defaultText(defaults[name]);
       const step = field.kind === "whole" ? "1" : "any";
       const limits = { min: field.min, max: field.max };
       return element("input", { type: "number", name, step, placeholder, ...limits, value: value ?? "" });
@@ -84,6 +86,12 @@ function input(field, value, defaults) {
     default:
       return element("textarea", { name, rows: 3, spellcheck: field.kind === "text", value: value ?? "" });
   }
+}
+
+/** The server's default without the noise of its 32-bit numbers. */
+function defaultText(value) {
+  if (typeof value !== "number") return "";
+  return value === RANDOM_SEED ? "-1" : String(Number(value.toPrecision(6)));
 }
 
 function choice({ name, choices }, value) {
