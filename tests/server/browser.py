@@ -32,7 +32,7 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def tab(browser: Any, problems: list[str] | None = None) -> Iterator[Any]:
+def open_tab(browser: Any, problems: list[str] | None = None) -> Iterator[Any]:
     """An empty page with storage of its own; what its scripts fail at is added to ``problems``.
 
     Answers with an error status are no problems: the page tells them to the user.

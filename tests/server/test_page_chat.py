@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pyjet.server.app import create_app
-from pyjet.server.options import ServerOptions
-from pyjet.server.profiles import Profile
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.browser import chromium, tab
+from tests.server.browser import chromium, open_tab
 from tests.server.live import running, serving
-from tests.server.scripted import eos, ids, make_service, said, tiny_tokenizer
-
-HELLO = "I greet back.</think>\n\nHello **you**"
-CALL = (
-    "I look.</think>\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n"
-    "</function>\n</tool_call>"
-)
-TOOLS = json.dumps(
-    [
-        {
-            "type": "function",
-            "function": {
-                "name": "get_weather",
-                "description": "Weather of a city",
-                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-            },
-        }
-    ]
-)
-ANSWER = ".message.assistant"
-DONE = f"{ANSWER}[aria-busy=false]"
+from tests.server.page_visit import ANSWER, CALL, DONE, HELLO, TOOLS, Open, visits
+from tests.server.scripted import eos, ids, make_service, said
 
 
 @pytest.fixture(scope="module")
@@ -43,64 +22,10 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-class Visit:
-    """A browser tab with the page, and the engine that answers it."""
-
-    def __init__(self, page: Any, engine: ScriptedEngine) -> None:
-        self.page = page
-        self.engine = engine
-
-    def ready(self) -> None:
-        self.page.wait_for_selector("#send:enabled")
-
-    def send(self, text: str) -> None:
-        self.page.fill("#text", text)
-        self.page.press("#text", "Enter")
-
-    def answer(self, text: str = "Hi") -> None:
-        """Send a message and wait for the end of its answer."""
-        before = self.page.locator(DONE).count()
-        self.send(text)
-        self.page.locator(DONE).nth(before).wait_for()
-
-    def prompt(self) -> str:
-        """What the engine was asked last."""
-        return tiny_tokenizer().decode(self.engine.requests[-1].prompt)
-
-    def texts(self, selector: str) -> list[str]:
-        return [str(text) for text in self.page.locator(selector).all_inner_texts()]
-
-    def reload(self) -> None:
-        self.page.reload()
-        self.ready()
-
-
-Open = Callable[..., Visit]
-
-
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Open]:
-    """A function that serves the scripts and opens the page. No script of it may fail or break the policy."""
-    problems: list[str] = []
-    with tab(browser, problems) as page:
-        stack = []
-
-        def start(*scripts: Script, n_ctx_slot: int = 4096, **options: Any) -> Visit:
-            engine = ScriptedEngine(*(scripts or (said(HELLO),)), n_ctx_slot=n_ctx_slot)
-            server = serving(make_service(engine, **options))
-            stack.append(server)
-            page.goto(f"http://127.0.0.1:{server.__enter__()}{options.get('api_prefix', '')}/")
-            visit = Visit(page, engine)
-            if not options.get("api_keys"):
-                visit.ready()
-            return visit
-
-        try:
-            yield start
-        finally:
-            for server in stack:
-                server.__exit__(None, None, None)
-    assert problems == []
+    with visits(browser) as start:
+        yield start
 
 
 @pytest.mark.parametrize("prefix", ["", "/p/x"])
@@ -281,7 +206,7 @@ def test_a_text_that_ends_at_the_limit(visit: Open) -> None:
 
 def test_while_the_model_loads(browser: Any) -> None:
     service = make_service(ScriptedEngine(said(HELLO)))
-    with tab(browser) as page, running(service.options) as server:
+    with open_tab(browser) as page, running(service.options) as server:
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.wait_for_selector("text=The model is loading…")
         assert page.is_disabled("#send")
@@ -291,7 +216,7 @@ def test_while_the_model_loads(browser: Any) -> None:
 
 def test_a_server_that_goes_away(browser: Any) -> None:
     service = make_service(ScriptedEngine(said(HELLO)))
-    with tab(browser) as page:
+    with open_tab(browser) as page:
         with serving(service) as port:
             page.goto(f"http://127.0.0.1:{port}/")
             page.wait_for_selector("#send:enabled")
@@ -303,7 +228,7 @@ def test_a_server_that_goes_away(browser: Any) -> None:
 
 def test_an_answer_that_loses_its_server(browser: Any) -> None:
     engine = ScriptedEngine(Script([*ids(HELLO), eos()], pause_after=8))
-    with tab(browser) as page:
+    with open_tab(browser) as page:
         with serving(make_service(engine)) as port:
             page.goto(f"http://127.0.0.1:{port}/")
             page.wait_for_selector("#send:enabled")
@@ -324,121 +249,3 @@ def test_the_key_is_asked_for_and_kept(visit: Open) -> None:
     tab.reload()
     tab.answer()
     assert tab.texts(f"{ANSWER} .markdown") == ["Hello you"] * 2
-
-
-# settings, models, slots
-
-
-def set_field(tab: Visit, **values: str) -> None:
-    tab.page.click("#open-settings")
-    for name, value in values.items():
-        tab.page.fill(f"#settings [name={name}]", value)
-    tab.page.click("#settings >> text=Save")
-
-
-def test_settings_go_into_requests_and_stay(visit: Open) -> None:
-    tab = visit()
-    tab.page.click("#open-settings")
-    assert tab.page.get_attribute("[name=temperature]", "placeholder") == "0.8"
-    assert tab.page.get_attribute("[name=seed]", "placeholder") == "-1"
-    tab.page.click("#cancel-settings")
-    set_field(tab, temperature="0.25", top_k="7", systemMessage="Be brief.", customJson='{"min_p": 0.5}')
-    tab.reload()
-    tab.answer()
-    sampling = tab.engine.requests[-1].sampling
-    assert (sampling.temperature, sampling.top_k, sampling.min_p) == (0.25, 7, 0.5)
-    assert "Be brief." in tab.prompt()
-    set_field(tab, temperature="", systemMessage="")
-    tab.answer()
-    assert tab.engine.requests[-1].sampling.temperature == pytest.approx(0.8)
-    assert tab.engine.requests[-1].sampling.top_k == 7 and "Be brief." not in tab.prompt()
-    tab.page.click("#open-settings")
-    tab.page.click("text=Reset all")
-    tab.answer()
-    assert tab.engine.requests[-1].sampling.top_k == 40
-
-
-@pytest.mark.parametrize("text", ["{bad", "[1]", "5"])
-def test_settings_that_are_wrong_are_not_saved(visit: Open, text: str) -> None:
-    tab = visit()
-    set_field(tab, customJson=text)
-    assert tab.page.is_visible("#settings") and tab.page.is_visible("#settings .wrong")
-    tab.page.fill("[name=customJson]", "{}")
-    tab.page.click("#settings >> text=Save")
-    assert not tab.page.is_visible("#settings")
-
-
-def test_settings_of_the_server_apply_where_the_user_set_nothing(visit: Open) -> None:
-    tab = visit(ui_config={"temperature": 0.5, "top_k": "wrong", "theme": "dark", "other": [1]})
-    assert tab.page.get_attribute("html", "data-theme") == "dark"
-    tab.answer()
-    assert tab.engine.requests[-1].sampling.temperature == 0.5 and tab.engine.requests[-1].sampling.top_k == 40
-    tab.page.click("#open-settings")
-    tab.page.select_option("[name=theme]", "light")
-    tab.page.fill("[name=temperature]", "0.75")
-    tab.page.click("#settings >> text=Save")
-    tab.reload()
-    tab.answer()
-    assert tab.page.get_attribute("html", "data-theme") == "light"
-    assert tab.engine.requests[-1].sampling.temperature == 0.75
-
-
-def test_thinking_can_be_switched_off(visit: Open) -> None:
-    tab = visit(said("Hello"))
-    tab.page.click("#open-settings")
-    tab.page.select_option("[name=thinking]", "off")
-    tab.page.click("#settings >> text=Save")
-    tab.answer()
-    assert tab.prompt().endswith("<think>\n\n</think>\n\n")
-    assert tab.texts(f"{ANSWER} .markdown") == ["Hello"]
-
-
-def test_the_chosen_profile_is_asked(visit: Open) -> None:
-    tab = visit(profiles=[Profile("short", n_ctx=2000, max_tokens=5, priority=3)])
-    assert tab.texts("#model option") == ["tiny", "short"]
-    tab.page.select_option("#model", "short")
-    assert "context 2,000" in tab.texts("#model-facts")[0] and "priority 3" in tab.texts("#model-facts")[0]
-    tab.reload()
-    tab.answer()
-    assert (tab.engine.requests[-1].max_tokens, tab.engine.requests[-1].priority) == (5, 3)
-
-
-def test_slots_are_shown_while_they_work(visit: Open) -> None:
-    tab = visit(said(HELLO, pause_after=4))
-    tab.page.click("#slots summary")
-    tab.page.wait_for_selector("#slots li:nth-child(4) >> text=free")
-    tab.send("Hi")
-    tab.page.wait_for_selector("#slots li >> text=writes, 4 tokens so far")
-    tab.engine.resume.set()
-    tab.page.wait_for_selector("#slots:not(:has-text('writes'))")
-
-
-def test_slots_that_are_not_offered(visit: Open) -> None:
-    assert not visit(slots=False).page.is_visible("#slots")
-
-
-# what the page is to those who cannot see it or use no mouse
-
-
-def test_controls_have_names(visit: Open) -> None:
-    tab = visit(said(CALL), ui_config={"tools": TOOLS})
-    tab.answer()
-    tab.page.click("#open-settings")
-    nameless = tab.page.evaluate(
-        """() => [...document.querySelectorAll("button, input, select, textarea")]
-            .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length))
-            .map((node) => node.outerHTML)"""
-    )
-    assert nameless == []
-
-
-def test_the_page_can_be_used_with_the_keyboard(visit: Open) -> None:
-    tab = visit()
-    tab.answer("First question")
-    tab.page.focus("#new-chat")
-    tab.page.keyboard.press("Enter")
-    assert tab.page.evaluate("document.activeElement.id") == "text"
-    tab.page.focus("#new-chat")
-    tab.page.keyboard.press("Tab")
-    tab.page.keyboard.press("Enter")
-    assert tab.texts(".message.user .text") == ["First question"]

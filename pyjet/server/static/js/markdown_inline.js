@@ -12,22 +12,24 @@ const MAX_LABEL = 500;
 const MAX_LINK = 2000;
 const MAX_LENGTH = 20000; // a longer text is no prose
 
-/** Nodes for a text. */
-export function inlineNodes(text, depth = 0) {
+/** Nodes for a text. `isLabel`: it is that of a link, in which there are no others. */
+export function inlineNodes(text, depth = 0, isLabel = false) {
   if (depth > MAX_DEPTH || text.length > MAX_LENGTH) return [document.createTextNode(text)];
-  return new Inline(text, depth).parse();
+  return new Inline(text, depth, isLabel).parse();
 }
 
 class Inline {
   #text;
   #depth;
+  #isLabel;
   #nodes = [];
   #plain = "";
   #unclosed = new Set(); // marks that have no end in the rest of the text, so that each is looked for once
 
-  constructor(text, depth) {
+  constructor(text, depth, isLabel) {
     this.#text = text;
     this.#depth = depth;
+    this.#isLabel = isLabel;
   }
 
   parse() {
@@ -102,8 +104,12 @@ class Inline {
       this.#plain += run;
       return i + run.length;
     }
-    this.#push(element(TAGS[mark], {}, ...inlineNodes(this.#text.slice(from, end), this.#depth + 1)));
+    this.#push(element(TAGS[mark], {}, ...this.#inner(from, end)));
     return end + mark.length;
+  }
+
+  #inner(from, end, isLabel = this.#isLabel) {
+    return inlineNodes(this.#text.slice(from, end), this.#depth + 1, isLabel);
   }
 
   #opens(i, from) {
@@ -146,13 +152,12 @@ class Inline {
   #link(i) {
     const end = this.#labelEnd(i);
     const [whole, address] = (end > 0 && LINK.exec(this.#text.slice(end, end + MAX_LINK))) || [];
-    if (!whole || !SAFE.test(address)) {
+    if (!whole || this.#isLabel || !SAFE.test(address)) {
       this.#plain += "[";
       return i + 1;
     }
     if (this.#plain.endsWith("!")) this.#plain = this.#plain.slice(0, -1); // a picture: named, not loaded
-    const label = inlineNodes(this.#text.slice(i + 1, end), MAX_DEPTH);
-    this.#push(link(address, ...(end > i + 1 ? label : [address])));
+    this.#push(link(address, ...(end > i + 1 ? this.#inner(i + 1, end, true) : [address])));
     return end + whole.length;
   }
 
@@ -168,7 +173,7 @@ class Inline {
   #address(i) {
     const [whole] = /^[^\s<>"`]*/.exec(this.#text.slice(i, i + MAX_LINK));
     const address = withoutEndMarks(whole);
-    if (isWord(this.#text[i - 1]) || !/^https?:\/\/[^/]/.test(address)) {
+    if (this.#isLabel || isWord(this.#text[i - 1]) || !/^https?:\/\/[^/]/.test(address)) {
       this.#plain += "h";
       return i + 1;
     }

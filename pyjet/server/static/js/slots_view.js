@@ -47,6 +47,5 @@ function activity(slot) {
   if (!slot.is_processing) return "free";
   const made = slot.next_token?.[0]?.n_decoded ?? 0;
   if (made) return `writes, ${count(made)} tokens so far`;
-  const read = (slot.n_prompt_tokens_processed ?? 0) + (slot.n_prompt_tokens_cache ?? 0);
-  return `reads a prompt, ${count(read)} of ${count(slot.n_prompt_tokens ?? 0)}`;
+  return `reads a prompt, ${count(slot.n_prompt_tokens ?? 0)} tokens so far`;
 }
