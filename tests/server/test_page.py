@@ -183,7 +183,7 @@ def test_own_files_need_a_key_but_for_the_page(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     client = page_client(path=str(tmp_path), api_keys=["k"])
     assert client.get("/").status_code == client.get("/index.html").status_code == 200
-    assert client.get("/a.js").status_code == 401
+    assert client.get("/a.js").status_code == client.get(ASSETS[0]).status_code == 401
     assert client.get("/a.js", headers={"Authorization": "Bearer k"}).status_code == 200
 
 

@@ -74,6 +74,7 @@ def test_a_tool_call_and_its_result(visit: Open) -> None:
     tab.page.wait_for_selector("text=It is sunny.")
     prompt = tab.prompt()
     assert "<tool_response>\n25 °C, <sun>\n</tool_response>" in prompt and "<parameter=city>\nParis\n" in prompt
+    assert "I look." in prompt  # templates keep the thoughts before a call while its results come in
     assert not tab.page.is_visible(".answers")
     tab.page.click(".result summary")
     assert tab.texts(".result pre") == ["25 °C, <sun>"]

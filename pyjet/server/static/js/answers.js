@@ -22,7 +22,6 @@ export class Answers {
     this.#settings = settings;
     this.#onChange = onChange;
     this.#onEnd = onEnd;
-    addEventListener("pagehide", () => [...this.#saves.keys()].forEach((conversation) => this.#save(conversation)));
   }
 
   /** Whether this page makes an answer to it. */

@@ -51,6 +51,7 @@ class Page {
   });
   #current = null;
   #shownChats = "";
+  #isDue = false;
 
   start() {
     this.#api.key = this.#storage.read(KEY) ?? "";
@@ -120,6 +121,7 @@ class Page {
     this.#notify("");
     history.replaceState(null, "", `#${this.#current.id}`);
     this.#answers.start(this.#current, this.#models.current?.id);
+    this.#update();
     this.#log.scrollToEnd();
     this.#composer.focus();
   }
@@ -138,7 +140,7 @@ class Page {
 
   #changed(conversation) {
     if (conversation === this.#current) this.#log.refresh();
-    this.#update();
+    this.#updateSoon();
   }
 
   #ended(conversation, message) {
@@ -180,6 +182,16 @@ class Page {
   }
 
   // what is shown
+
+  /** Before the next frame; tokens may come faster. */
+  #updateSoon() {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    requestAnimationFrame(() => {
+      this.#isDue = false;
+      this.#update();
+    });
+  }
 
   #update() {
     const isBusy = this.#answers.isRunning(this.#current);
