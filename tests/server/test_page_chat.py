@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -146,6 +146,23 @@ def test_two_conversations_at_once(visit: Open) -> None:
     assert tab.texts(f"{ANSWER} .markdown") == ["Hello you"]
 
 
+def test_another_tab_sees_what_happens(visit: Open) -> None:
+    tab = visit()
+    other = tab.page.context.new_page()
+    other.goto(tab.page.url)
+    other.wait_for_selector("#send:enabled")
+    tab.answer("First question")
+    other.click("#chats >> text=First question")
+    other.fill("#text", "being written")
+    tab.answer("And then?")
+    other.wait_for_selector(f"{DONE} >> nth=1")
+    assert other.input_value("#text") == "being written"
+    tab.page.once("dialog", lambda dialog: dialog.accept())
+    tab.page.click("#chats >> text=Delete")
+    other.wait_for_selector(".welcome")
+    assert other.input_value("#text") == "being written"
+
+
 def test_edit_and_try_again(visit: Open) -> None:
     tab = visit(said(HELLO), said("</think>\n\nAnother"), said("</think>\n\nEdited"))
     tab.answer("First question")
@@ -213,6 +230,39 @@ def test_while_the_model_loads(browser: Any) -> None:
         assert page.is_disabled("#send")
         server.app = create_app(service, service.options)
         page.wait_for_selector("#send:enabled")
+
+
+OLD_PAGE = b"<!doctype html><p>old</p><script src=old.js></script>"
+OLD_FILES = {
+    "/": ("text/html", OLD_PAGE),
+    "/old.js": ("text/javascript", b"navigator.serviceWorker.register('sw.js')"),
+    "/sw.js": (
+        "text/javascript",
+        b"addEventListener('install', (e) => e.waitUntil(caches.open('c').then((c) => c.addAll(['./', 'old.js']))));"
+        b"addEventListener('activate', (e) => e.waitUntil(clients.claim()));"
+        b"addEventListener('fetch', (e) => e.respondWith(caches.match(e.request).then((r) => r || fetch(e.request))));",
+    ),
+}
+
+
+def old_page(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Another server's page, which a service worker keeps in the browser."""
+    kind, body = OLD_FILES.get(environ["PATH_INFO"], ("text/plain", b""))
+    start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def test_a_page_that_another_server_left_in_the_browser(browser: Any) -> None:
+    service = make_service(ScriptedEngine(said(HELLO)))
+    with open_tab(browser) as page, running(service.options) as server:
+        server.app = old_page
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.wait_for_function("navigator.serviceWorker.controller !== null")
+        server.app = create_app(service, service.options)
+        page.reload()  # shows the old page once more, and looks for a new worker
+        page.wait_for_selector("#send:enabled")
+        page.wait_for_function("navigator.serviceWorker.getRegistrations().then((all) => all.length === 0)")
+        assert page.evaluate("caches.keys()") == []
 
 
 def test_a_server_that_goes_away(browser: Any) -> None:

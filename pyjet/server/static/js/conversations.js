@@ -48,17 +48,20 @@ export class Conversations {
     this.#storage.remove(START + id);
   }
 
-  /** Take over what another tab did to the value of that name; the conversation's id, or null if it is none. */
-  reload(name) {
-    if (!name.startsWith(START)) return null;
-    this.#known.delete(name.slice(START.length));
-    this.#load(name);
-    return name.slice(START.length);
+  /** The id of the conversation that is stored under a name; null when the name is that of something else. */
+  idOf(name) {
+    return name.startsWith(START) ? name.slice(START.length) : null;
+  }
+
+  /** Take over what another tab did to a conversation. */
+  reload(id) {
+    this.#known.delete(id);
+    this.#load(START + id);
   }
 
   #load(name) {
     const value = this.#storage.read(name);
-    const isWhole = value?.id === name.slice(START.length) && Array.isArray(value.messages);
+    const isWhole = value?.id === this.idOf(name) && Array.isArray(value.messages);
     if (isWhole && value.messages.every(isMessage)) this.#known.set(value.id, value);
   }
 }

@@ -81,11 +81,17 @@ class Page {
     else this.#update();
   }
 
+  /** Another tab changed something; what is being written here stays. */
   #changedElsewhere(name) {
-    if ([...this.#conversations.all()].some((one) => name.endsWith(one.id) && this.#answers.isRunning(one))) return;
-    const id = this.#conversations.reload(name);
-    if (id === this.#current.id) this.#open(this.#conversations.get(id) ?? this.#conversations.create());
-    else this.#update();
+    const id = this.#conversations.idOf(name);
+    if (id === null || this.#answers.isRunning(this.#conversations.get(id))) return;
+    this.#conversations.reload(id);
+    if (id === this.#current.id) {
+      this.#current = this.#conversations.get(id) ?? this.#conversations.create();
+      this.#composer.cancelEdit();
+      this.#log.show(this.#current);
+    }
+    this.#update();
   }
 
   // messages
