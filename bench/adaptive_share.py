@@ -88,7 +88,8 @@ def run(stepper: PromptSkipper, limits: EngineLimits, wanted: Sequence[Generatio
         if batch is None:
             raise RuntimeError(f"nothing runs any more: {events}")
         drafts = drafts_of(batch, n_seqs, context)
-        core.finish(stepper.step(batch))
+        # As the engine does: what can wait is done while the device computes.
+        core.take(stepper.step(batch, lambda: core.settle().clear()))
         if drafts is None:
             continue
         n_decoded += 1

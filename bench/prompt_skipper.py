@@ -6,6 +6,7 @@ every sequence starts from must hold what a real prompt left there (bench.step_r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,12 +35,12 @@ class PromptSkipper:
         """Copies of pages and states."""
         return getattr(self._engine, name)
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         kept = kept_rows(batch.seqs["n_rows"])
         n_rows = batch.tokens.shape[0]
         if kept.shape[0] == n_rows:
-            return self._engine.step(batch)
-        result = self._engine.step(self._shortened(batch, kept))
+            return self._engine.step(batch, meanwhile)
+        result = self._engine.step(self._shortened(batch, kept), meanwhile)
         return replace(
             result,
             argmax=spread(result.argmax, kept, n_rows),

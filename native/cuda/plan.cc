@@ -319,7 +319,7 @@ void CudaEngine::fill_constants() {
     check(cudaMemcpyAsync(tasks_.data(), tasks.data(), tasks_.bytes(), cudaMemcpyHostToDevice, stream_), copying);
     check(cudaMemcpyAsync(pieces_.data(), programs_.pieces.data(), pieces_.bytes(), cudaMemcpyHostToDevice, stream_),
           copying);
-    finish(copying);
+    synchronize(copying);
 }
 
 }  // namespace pj::cuda

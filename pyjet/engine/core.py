@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +33,7 @@ from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
-from pyjet.engine.speculation import DraftOverride, Speculation
+from pyjet.engine.speculation import DraftOverride, Lesson, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
 from pyjet.native.step import StepBatch, StepResult
@@ -42,19 +42,28 @@ from pyjet.native.step import StepBatch, StepResult
 class Stepper(DeviceMemory, Protocol):
     """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
-    def step(self, batch: StepBatch) -> StepResult: ...
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
 
     def close(self) -> None: ...
 
 
+@dataclass
+class TakenTokens:
+    """Tokens that a sequence got in a step, when it had ``n_before``."""
+
+    sequence: Sequence
+    n_before: int
+    tokens: list[Chosen] = field(default_factory=list)
+    lesson: Lesson | None = None
+
+
 class EngineCore:
-    """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
+    """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``take`` takes the result.
 
     Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
-    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, what ran before
-    and what was drafted changes when they come, never which.
-
-    ``draft_override``, for tests: drafts to verify instead of those that were chosen.
+    events they cause; those of a result come from ``settle``, for which there is time while the next step computes.
+    A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran before, changes when
+    they come, never which.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class EngineCore:
         self._speculation = Speculation(limits, draft_override)
         self._plan: list[tuple[Sequence, int]] = []
         self._drafts: DraftPlan | None = None  # of the planned step
+        self._news: list[TakenTokens | Event] = []  # that nobody was told yet, in order
         # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
         self._to_keep: dict[str, CheckpointKind] = {}
         self._counters = Counters(pages_total=self._admission.pool.n_pages)
@@ -111,7 +121,10 @@ class EngineCore:
         return None
 
     def cancel(self, request_id: str, keep_tokens: int | None = None) -> list[Event]:
-        """End a request wherever it is. Unknown ids give no event."""
+        """End a request wherever it is. Unknown ids give no event of their own."""
+        return [*self.settle(), *self._cancel(request_id, keep_tokens)]
+
+    def _cancel(self, request_id: str, keep_tokens: int | None) -> list[Event]:
         if (sequence := self._running.get(request_id)) is not None:
             return [self._end(sequence, "cancelled", keep_tokens)]
         if (waiting := self._admission.remove(request_id)) is None:
@@ -159,24 +172,45 @@ class EngineCore:
         return [started, self._progress(sequence)] if sequence.request.return_progress else [started]
 
     def finish(self, result: StepResult) -> list[Event]:
-        """Take the step's numbers: tokens, or logits to sample from; advance, end what is done."""
+        """``take`` and ``settle``, where nothing computes meanwhile."""
+        self.take(result)
+        return self.settle()
+
+    def take(self, result: StepResult) -> None:
+        """Take the step's numbers: tokens, or logits to sample from; advance, end what is done.
+
+        The next step needs this. What others have to know of it waits for ``settle``.
+        """
         t_step = self._clock()
         self._count_step(result)
         self._observe(result.step_us * 1e-6)
-        events: list[Event] = []
         chosen = ChosenTokens(result)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
                 chosen.next_sequence(sequence, n_rows, n_rows)
-                self._take_tokens(sequence, chosen.verified(sequence), index, t_step, events)
+                self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
                 continue
-            self._advance(sequence, n_rows, t_step, events)
+            self._advance(sequence, n_rows, t_step)
             chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
             if sequence.is_decoding:
-                self._take_tokens(sequence, chosen.first(sequence), index, t_step, events)
+                self._take_tokens(sequence, chosen.first(sequence), index, t_step)
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
+
+    def settle(self) -> list[Event]:
+        """The events of what was taken, and what can be learned from it. There is time for it while a step computes."""
+        news, self._news = self._news, []
+        events: list[Event] = []
+        for each in news:
+            if not isinstance(each, TakenTokens):
+                events.append(each)
+                continue
+            request_id = each.sequence.request.id
+            for n, chosen in enumerate(each.tokens, each.n_before + 1):
+                events.append(TokenEvent(request_id, chosen.token, chosen.probs, each.sequence.timings(n)))
+            if each.lesson is not None:
+                self._speculation.learn(each.lesson)
         return events
 
     def _observe(self, seconds: float) -> None:
@@ -186,26 +220,24 @@ class EngineCore:
             of_drafts = self._speculation.observe(self._plan, self._drafts, seconds)
         self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
 
-    def _take_tokens(
-        self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float, events: list[Event]
-    ) -> None:
+    def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:
         """A sequence's tokens of this step, until one of them ends it. ``index``: its place in the step."""
-        taken: list[Chosen] = []
+        taken = TakenTokens(sequence, len(sequence.generated))
+        self._news.append(taken)
         try:
             for each in chosen:
-                taken.append(each)
+                taken.tokens.append(each)
                 add_chosen(sequence, each, self._clock() if each.by_host else t_step)
-                events.append(TokenEvent(sequence.request.id, each.token, each.probs, sequence.timings()))
                 if reason := self._reason_to_stop(sequence, each.token):
-                    events.append(self._end(sequence, reason))
+                    self._news.append(self._end(sequence, reason))
                     break
         except SamplingError as error:
             self._end(sequence, "cancelled")
-            events.append(FailedEvent(sequence.request.id, str(error), "server"))
+            self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
         if self._speculation.is_on:
-            self._speculation.learn(sequence, index, taken)
+            taken.lesson = self._speculation.note(sequence, index, taken.tokens)
 
-    def _advance(self, sequence: Sequence, n_rows: int, t_step: float, events: list[Event]) -> None:
+    def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
@@ -214,7 +246,7 @@ class EngineCore:
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
-                events.append(self._progress(sequence))
+                self._news.append(self._progress(sequence))
 
     def _progress(self, sequence: Sequence) -> ProgressEvent:
         time_ms = (sequence.t_prompt - sequence.t_started) * 1e3
@@ -265,10 +297,11 @@ class EngineCore:
     def fail_all(self, message: str, kind: FailureKind) -> list[Event]:
         """End every request, running or waiting, with a FailedEvent."""
         self._plan = []
+        events = self.settle()
         ids = [*self._running, *(waiting.request.id for waiting in self._admission.waiting)]
         for request_id in ids:
-            self.cancel(request_id)
-        return [FailedEvent(request_id, message, kind) for request_id in ids]
+            self._cancel(request_id, None)
+        return [*events, *(FailedEvent(request_id, message, kind) for request_id in ids)]
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         return [slot.view(with_tokens=with_tokens) for slot in self._admission.slots.slots]

@@ -89,20 +89,20 @@ class Guesses:
     def chosen(self) -> Guess:
         return self.mtp if self.source == "mtp" else self.lookup
 
-    def learn(self, tokens: Items[int], index: int) -> None:
-        """These tokens came, the first one as token ``index`` of the answer.
+    def learn(self, mtp: Guess, lookup: Guess, tokens: Items[int], index: int) -> None:
+        """These tokens came after such guesses, the first one as token ``index`` of the answer.
 
         What was not verified is compared too: it costs nothing. By lot, what it would have been counts.
         """
         n_right = None if self.lots is None else self.lots.n_right(index, MAX_DRAFT)
         add = self.acceptance.add
-        for position, (guess, cell, token) in enumerate(zip(self.mtp.tokens, self.mtp.cells, tokens)):
+        for position, (guess, cell, token) in enumerate(zip(mtp.tokens, mtp.cells, tokens)):
             is_right = guess == token if n_right is None else position < n_right
             add(cell, is_right)
             add(position, is_right)
             if not is_right:
                 break
-        for position, (guess, cell, token) in enumerate(zip(self.lookup.tokens, self.lookup.cells, tokens)):
+        for position, (guess, cell, token) in enumerate(zip(lookup.tokens, lookup.cells, tokens)):
             is_right = guess == token if n_right is None else position < n_right
             add(cell, is_right)
             if not is_right:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Items
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_counts import DraftCounts
 from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
-from pyjet.engine.guesses import Guesses
+from pyjet.engine.guesses import Guess, Guesses, Source
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
@@ -30,12 +31,24 @@ from pyjet.native.step import StepResult
 
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
 
+class Lesson(NamedTuple):
+    """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer."""
+
+    guesses: Guesses
+    source: Source
+    mtp: Guess
+    lookup: Guess
+    chosen: Items[Chosen]
+    n_before: int
+    n_verified: int
+
+
 # For tests: (sequence, drafts, most) -> drafts instead of these, of which ``most`` are taken.
 DraftOverride = Callable[[Sequence, "list[int]", int], "list[int]"]
 
 
 class Speculation:
-    """Of one engine. Before a step ``choose`` and, once its rows are planned, ``join``; after it ``learn``."""
+    """Of one engine. Before a step ``choose`` and, once its rows are planned, ``join``; then ``note`` and ``learn``."""
 
     def __init__(self, limits: EngineLimits, override: DraftOverride | None = None) -> None:
         self._settings = settings = limits.speculation
@@ -163,22 +176,27 @@ class Speculation:
         self._made = [] if drafts is None else result.drafts.tolist()
         self._probabilities = [] if drafts is None else result.draft_probs.tolist()
 
-    def learn(self, sequence: Sequence, index: int, chosen: Items[Chosen]) -> None:
-        """A sequence, which has place ``index`` in the step, got these tokens."""
+    def note(self, sequence: Sequence, index: int, chosen: Items[Chosen]) -> Lesson:
+        """A sequence, which has place ``index`` in the step, got these tokens. What to learn from them can wait."""
         guesses = guesses_of(sequence)
-        tokens = [each.token for each in chosen]
-        n_verified, n_right = len(sequence.verifying), sum(each.is_draft for each in chosen)
-        if n_verified:
-            self.counts.add(guesses.source, n_verified, n_right)
-        guesses.learn(tokens, len(sequence.generated) - len(tokens))
+        n_before = len(sequence.generated) - len(chosen)
+        lesson = Lesson(guesses, guesses.source, guesses.mtp, guesses.lookup, chosen, n_before, len(sequence.verifying))
         guesses.forget()
-        if guesses.blocks is not None:
-            for token in tokens:
-                guesses.blocks.add(token)
         n_draft = sequence.n_draft
         # Drafts for what follows are of use when the MTP block made them behind the same tokens; lots do not care.
         if n_draft and (guesses.lots is not None or all(each.guess == each.token for each in chosen)):
             guesses.take_mtp(self._made[index][:n_draft], self._probabilities[index][:n_draft], self._settings.p_min)
+        return lesson
+
+    def learn(self, lesson: Lesson) -> None:
+        """From what came of a sequence's drafts."""
+        tokens = [each.token for each in lesson.chosen]
+        if lesson.n_verified:
+            self.counts.add(lesson.source, lesson.n_verified, sum(each.is_draft for each in lesson.chosen))
+        lesson.guesses.learn(lesson.mtp, lesson.lookup, tokens, lesson.n_before)
+        if lesson.guesses.blocks is not None:
+            for token in tokens:
+                lesson.guesses.blocks.add(token)
 
 
 def guesses_of(sequence: Sequence) -> Guesses:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from pyjet.engine.noise import noise_bits
+from pyjet.engine.noise import bits_of, noise_state
 from pyjet.native.structs import MAX_DRAFT
 
 SALT = 0x5EED  # lots have nothing to do with the noise by which tokens are drawn
@@ -18,13 +16,15 @@ class Lots:
     """
 
     def __init__(self, rates: tuple[float, ...], seed: int) -> None:
-        self._conditional = np.zeros(max(len(rates), MAX_DRAFT))  # where there is no rate, none is right
+        self._conditional = [0.0] * max(len(rates), MAX_DRAFT)  # where there is no rate, none is right
         for i, (rate, before) in enumerate(zip(rates, (1.0, *rates))):
             self._conditional[i] = rate / before if before > 0.0 else 0.0
         self._seed = seed ^ SALT
 
     def n_right(self, index: int, n_drafts: int) -> int:
         """How many of so many drafts are right; the first one stands for token ``index`` of the answer."""
-        draws = (noise_bits(self._seed, index, np.arange(n_drafts)) >> np.uint64(11)) * 2.0**-53
-        is_right = draws < self._conditional[:n_drafts]
-        return int(is_right.argmin()) if not is_right.all() else n_drafts
+        state = noise_state(self._seed, index)
+        for position, rate in enumerate(self._conditional[:n_drafts]):
+            if bits_of(state, position) >> 11 >= rate * 2.0**53:
+                return position
+        return n_drafts

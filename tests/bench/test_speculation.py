@@ -35,7 +35,9 @@ class Recorder:
         self.batches: list[Any] = []
         self.copies: list[tuple[int, ...]] = []
 
-    def step(self, batch: Any) -> Any:
+    def step(self, batch: Any, meanwhile: Any = None) -> Any:
+        if meanwhile is not None:
+            meanwhile()
         self.batches.append(batch)
         n = len(batch.tokens)
         none = np.empty((0, 0), np.float32)

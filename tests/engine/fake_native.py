@@ -64,7 +64,9 @@ class FakeNative:
         self.page_bytes = self.contents[0].nbytes
         self.host_allocated = 0
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        if meanwhile is not None:
+            meanwhile()
         if self.gate is not None:
             self.gate.acquire()
         if self.fail_at is not None and len(self.steps) >= self.fail_at:
@@ -236,7 +238,7 @@ class DyingNative(FakeNative):
         super().__init__(limits)
         self.at = at
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         if len(self.steps) >= self.at:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(batch)
+        return super().step(batch, meanwhile)

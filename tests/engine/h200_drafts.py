@@ -114,7 +114,7 @@ class Card:
             return
         self.speculation.read(self.result(agents), joined)
         for index, (each, tokens) in enumerate(zip(agents, chosen)):
-            self.speculation.learn(each.sequence, index, tokens)
+            self.speculation.learn(self.speculation.note(each.sequence, index, tokens))
 
     def verify(self, each: Agent) -> list[Chosen]:
         tokens: list[Chosen] = []
