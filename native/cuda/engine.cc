@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "core/quants.h"
-#include "core/rope.h"
 #include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
@@ -262,7 +261,8 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
         if (embedding)
             dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
                            embedding + row * n_embd);
-        rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
+        std::copy_n(rope_.cos(in.row_position[row]), half, cos + row * half);
+        std::copy_n(rope_.sin(in.row_position[row]), half, sin + row * half);
     });
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
 }

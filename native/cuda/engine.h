@@ -12,6 +12,7 @@
 #include "cuda/device.h"
 #include "cuda/kv_layout.h"
 #include "cuda/memory.h"
+#include "cuda/rope_table.h"
 #include "cuda/step_args.h"
 #include "cuda/step_blob.h"
 #include "cuda/weights.h"
@@ -142,6 +143,7 @@ class CudaEngine final : public Engine {
     DeviceBuffer<ActTile> act_;
     DeviceBuffer<Op> ops_;
     DeviceBuffer<LoadTask> tasks_;
+    RopeTable rope_;
     PinnedBuffer<LaunchOutput> output_;
     PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
     std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
