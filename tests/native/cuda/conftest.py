@@ -1,13 +1,14 @@
 """The tests of this folder run on a GPU; elsewhere they are skipped and say why.
 
-Modules that import the tests of tests/native run them with engines on the GPU: the name EngineConfig in those files
-means one with device="cuda" as long as a module of this folder runs.
+Modules that import the tests of tests/native or tests/engine run them with engines on the GPU: as long as a module of
+this folder runs, the name EngineConfig in those files means one with device="cuda", and SETTINGS have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from unittest import mock
@@ -17,6 +18,7 @@ import pytest
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
 from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
+from tests.engine import test_real_speculation, test_speculative_bits
 from tests.native import (
     test_batch_invariance,
     test_drafts,
@@ -34,6 +36,7 @@ SHARED_MODULES = (
     test_speculative_rows,
     test_states_and_pages,
 )
+ENGINE_MODULES = (test_real_speculation, test_speculative_bits)
 cuda_config = partial(EngineConfig, device="cuda")
 
 
@@ -62,6 +65,8 @@ def engines_on_the_gpu(gpu: None) -> Iterator[None]:
     with ExitStack() as stack:
         for module in SHARED_MODULES:
             stack.enter_context(mock.patch.object(module, "EngineConfig", cuda_config))
+        for tests in ENGINE_MODULES:
+            stack.enter_context(mock.patch.object(tests, "SETTINGS", replace(tests.SETTINGS, device="cuda")))
         yield
 
 
