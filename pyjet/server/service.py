@@ -11,6 +11,7 @@ from pyjet.chat.turn_start import find_turn_start
 from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
+from pyjet.server.notices import Notices
 from pyjet.server.stream_records import StreamRecords
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Service:
         self.aliases = tuple(aliases) or (model_id,)
         self.started_at = time.time()
         self.active_chats = ActiveChats()
+        self.notices = Notices()
         self.streams = StreamRecords()
 
     @property
