@@ -33,6 +33,7 @@ IDLE_SECONDS = 75
 _MAX_CONNECTIONS = 8192
 _RESERVED_FILES = 128
 _STOP_SECONDS = 5.0
+_CLEANUP_SECONDS = 5
 _PIPELINED_REQUESTS = 16
 
 _log = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ def _adjustments(options: ServerOptions) -> Adjustments:
         channel_request_lookahead=_PIPELINED_REQUESTS,  # > 0: keep reading, which notices clients that leave
         connection_limit=_connection_limit(),
         channel_timeout=options.timeout,
-        cleanup_interval=5,
+        cleanup_interval=min(_CLEANUP_SECONDS, options.timeout),
         max_request_header_size=MAX_HEADER_BYTES,
         max_request_body_size=MAX_BODY_BYTES + 1,
         recv_bytes=65536,
