@@ -157,12 +157,16 @@ class _Listener:
         self.del_channel()
 
     def maintenance(self: Any, now: float) -> None:
-        """Close idle connections, and those that neither send nor take bytes for ``--timeout`` seconds."""
+        """Close what was silent for too long: idle connections, requests and answers that do not move.
+
+        A connection whose request is being worked on may be silent for as long as that takes.
+        """
         for channel in list(self.active_channels.values()):
-            silent = now - channel.last_activity
-            stuck = silent > self.adj.channel_timeout and (channel.total_outbufs_len or not channel.requests)
-            if stuck or (channel.is_idle and silent > IDLE_SECONDS):
-                channel.will_close = True
+            if channel.requests and not channel.total_outbufs_len:
+                continue
+            between = channel.is_idle and channel.has_served
+            if now - channel.last_activity > (IDLE_SECONDS if between else self.adj.channel_timeout):
+                channel.give_up()
 
 
 class _TcpListener(_Listener, TcpWSGIServer):
