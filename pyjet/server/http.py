@@ -10,6 +10,8 @@ import logging
 import os
 import resource
 import select
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from pyjet.server.http_channel import SERVER_NAME, Channel
 from pyjet.server.http_parser import MAX_HEADER_BYTES
 from pyjet.server.http_pool import TaskPool
 from pyjet.server.http_sockets import address_text, is_unix, listen, remove_unix_sockets
+from pyjet.server.http_tls import TlsSocket, tls_context
 from pyjet.server.options import ServerOptions
 
 IDLE_SECONDS = 75
@@ -56,7 +59,7 @@ class HttpServer:
     """Listens as soon as it is built; ``run`` serves until ``stop``.
 
     ``app`` may be exchanged at any time (``server.app = ...``): the next request uses the new one.
-    Raises BindError.
+    Raises TlsError and BindError.
     """
 
     def __init__(self, app: Callable[..., Any], options: ServerOptions) -> None:
@@ -69,8 +72,9 @@ class HttpServer:
         # signal may come in between.
         self._closing = threading.RLock()
         self._is_closed = False
+        tls = tls_context(options)
         sockets = listen(options)
-        self.addresses = [address_text(sock, host) for sock, host in zip(sockets, options.host)]
+        self.addresses = [address_text(sock, host, tls=tls is not None) for sock, host in zip(sockets, options.host)]
         adjustments = _adjustments(options)
         self._listeners = [
             (_UnixListener if is_unix(host) else _TcpListener)(
@@ -84,6 +88,8 @@ class HttpServer:
             )
             for sock, host in zip(sockets, options.host)
         ]
+        for listener in self._listeners:
+            listener.tls = tls
 
     @property
     def port(self) -> int:
@@ -149,7 +155,16 @@ def _call_then_set(function: Callable[[], None] | None, event: threading.Event) 
 class _Listener:
     """What both kinds of listening sockets do differently from waitress."""
 
-    channel_class = Channel
+    tls: ssl.SSLContext | None = None
+
+    def channel_class(self, server: Any, conn: socket.socket, address: Any, adjustments: Any, **settings: Any) -> None:
+        """Make a channel of an accepted connection; it registers itself."""
+        try:
+            sock = conn if self.tls is None else TlsSocket(conn, self.tls)
+        except OSError:  # the client has left already
+            conn.close()
+            return
+        Channel(server, sock, address, adjustments, **settings)
 
     def stop_accepting(self: Any) -> None:
         self.accepting = False

@@ -185,10 +185,20 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
         _apply_prediction_mode(options, environment)
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
+    _check_tls(options)
     options.context_shift = False
     options.cache_reuse = 0
     options.slots_debug = environment.get("LLAMA_SERVER_SLOTS_DEBUG", "") not in ("", "0")
     options.media_marker = environment.get("LLAMA_MEDIA_MARKER")
+
+
+def _check_tls(options: ServerOptions) -> None:
+    """One of the two files would leave the server without TLS, which nobody who gave it wants."""
+    given, missing = "--ssl-key-file", "--ssl-cert-file"
+    if options.ssl_cert_file is not None:
+        given, missing = missing, given
+    if (options.ssl_key_file is None) != (options.ssl_cert_file is None):
+        raise OptionError(f'error while handling argument "{given}": TLS needs {missing}, too; use both or neither\n\n')
 
 
 def _apply_prediction_mode(options: ServerOptions, environment: Mapping[str, str]) -> None:

@@ -11,7 +11,6 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.profiles import Profile, merge_profiles, profile_option, profiles_file
 
 _COMMON = Section.COMMON
-_TLS = "TLS is not available in this version; use a reverse proxy such as nginx or caddy"
 
 
 def _add_keys(options: ServerOptions, keys: list[str]) -> None:
@@ -92,10 +91,10 @@ SERVER_OPTIONS: list[Option] = [
         env="$LLAMA_API_KEY", convert=values.comma_list, apply=_add_keys, accumulates=True, default="none"),
     row("--api-key-file", "file with one key per line; lines that start with # are comments", field="api_keys",
         value="FNAME", env="API_KEY_FILE", convert=values.key_file, apply=_add_keys, default="none"),
-    row("--ssl-key-file", "private key for TLS (PEM)", field="ssl_key_file", value="FNAME", env="SSL_KEY_FILE",
-        unavailable=missing(_TLS, None), default="none"),
-    row("--ssl-cert-file", "certificate for TLS (PEM)", field="ssl_cert_file", value="FNAME",
-        env="SSL_CERT_FILE", unavailable=missing(_TLS, None), default="none"),
+    row("--ssl-key-file", "private key for TLS (PEM, without a password); needs --ssl-cert-file, then all is HTTPS",
+        field="ssl_key_file", value="FNAME", env="SSL_KEY_FILE", default="none"),
+    row("--ssl-cert-file", "certificate for TLS (PEM, with the chain behind it); needs --ssl-key-file",
+        field="ssl_cert_file", value="FNAME", env="SSL_CERT_FILE", default="none"),
     row("--cors-origins", "origins that browsers may call from; localhost: only pages of this machine",
         field="cors_origins", value="ORIGINS", env="CORS_ORIGINS"),
     row("--cors-methods", "methods allowed to browsers", field="cors_methods", value="METHODS",

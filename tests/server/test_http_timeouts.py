@@ -45,7 +45,8 @@ def connect(port: int) -> RawClient:
 
 
 @pytest.mark.parametrize("sent", [
-    b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: x\r\n", b"POST /completion HTTP/1.1\r\nContent-Length: 50\r\n\r\n{",
+    b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: x\r\n",
+    b"POST /completion HTTP/1.1\r\nContent-Length: 50\r\n\r\n{",
     b"POST /completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"pr",
 ])  # fmt: skip
 def test_a_request_that_never_comes_is_given_up(port: int, sent: bytes) -> None:
@@ -98,14 +99,13 @@ def test_a_reader_that_stops_is_given_up(engine: ScriptedEngine, port: int) -> N
 def test_a_reader_that_stops_for_a_while_holds_the_work_back(engine: ScriptedEngine) -> None:
     """The server keeps about a buffer's worth for it, and the rest comes when it reads again."""
     engine.say(LONG)
-    with serving(make_service(engine, timeout=600)) as port:
-        with socket.socket() as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.settimeout(DEADLINE)
-            connection.connect(("127.0.0.1", port))
-            body = b'{"prompt":"a","stream":true,"n_predict":2000,"timings_per_token":true}'
-            connection.sendall(b"POST /completion HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            data = read_until(connection, b"data:")
-            time.sleep(1.0)
-            data += read_until(connection, b"\r\n0\r\n\r\n")
+    with serving(make_service(engine, timeout=600)) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(DEADLINE)
+        connection.connect(("127.0.0.1", port))
+        body = b'{"prompt":"a","stream":true,"n_predict":2000,"timings_per_token":true}'
+        connection.sendall(b"POST /completion HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        data = read_until(connection, b"data:")
+        time.sleep(1.0)
+        data += read_until(connection, b"\r\n0\r\n\r\n")
     assert data.count(b"data:") >= 2000

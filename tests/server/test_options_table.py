@@ -84,10 +84,9 @@ NEEDS_FILE = {
     "--ui-config-file", "--api-key-file", "--chat-template-file", "--grammar-file", "--json-schema-file",
     "--alias-profiles",
 }  # fmt: skip
+PARTNERS = {"--ssl-key-file": ["--ssl-cert-file", "c.pem"], "--ssl-cert-file": ["--ssl-key-file", "k.pem"]}
 UNAVAILABLE = {  # options whose every useful value needs something that is not built
     "--spec-default": None,
-    "--ssl-key-file": "k.pem",
-    "--ssl-cert-file": "c.pem",
     "--log-prompts-dir": "logs",
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
@@ -141,6 +140,7 @@ def test_every_option_does_what_its_class_says(option: Option, tmp_path: Path) -
         path = tmp_path / "file"
         path.write_text("{}" if "ui" in option.long_name else "")
         values = [str(path)]
+    values += PARTNERS.get(option.long_name, [])
     for name in option.spellings:
         switches_off = name in option.off_names
         if option.policy in (Policy.REFUSE, Policy.REMOVED) and not switches_off:
