@@ -68,6 +68,8 @@ def _act(action: str) -> int:
 
 
 def _serve(line: CommandLine) -> int:
+    for path in line.config_files:
+        _log.info("using config file: %s", path)
     for warning in line.warnings:
         _log.warning(warning.removeprefix("warn: "))
     try:
