@@ -114,9 +114,8 @@ SERVER_OPTIONS: list[Option] = [
     row("--metrics", "GET /metrics in the Prometheus format", field="metrics", env="ENDPOINT_METRICS"),
     row("--slot-save-path", "directory for saved slots; POST /slots/{id}?action=save, restore or erase needs it",
         field="slot_save_path", value="PATH", convert=values.existing_directory, default="none"),
-    row("--sleep-idle-seconds", "unload the model after so many idle seconds; -1: never",
-        field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds,
-        unavailable=missing("unloading an idle model is not available in this version; use -1", -1)),
+    row("--sleep-idle-seconds", "unload the model after so many idle seconds, load it again when it is needed; "
+        "-1: never", field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds),
     row("--log-prompts-dir", "directory that gets one file per request with its prompt", field="log_prompts_dir",
         value="PATH", default="none",
         unavailable=missing("logging prompts is not available in this version; start without it", None)),

@@ -12,6 +12,7 @@ from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.notices import Notices
+from pyjet.server.sleeping_engine import SleepingEngine
 from pyjet.server.stream_records import StreamRecords
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Service:
     def n_ctx_slot(self) -> int:
         """Longest sequence of one slot in tokens: the served limit that clients see everywhere."""
         return self.engine.limits.n_ctx_slot
+
+    @property
+    def sleeper(self) -> SleepingEngine | None:
+        """The engine, if it is one that sleeps while nobody needs it."""
+        return self.engine if isinstance(self.engine, SleepingEngine) else None
 
     @property
     def n_slots(self) -> int:

@@ -99,7 +99,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--cache-type-v": "bf16",
     "--split-mode": "row",
     "--tensor-split": "1,1",
-    "--sleep-idle-seconds": "60",
     "--mirostat": "2",
     "--dry-multiplier": "0.8",
     "--xtc-probability": "0.5",
