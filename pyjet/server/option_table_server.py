@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from pyjet.server import option_table_values as values
-from pyjet.server.option_table_row import Option, Section, missing, row
+from pyjet.server.option_table_row import Option, Section, row
 from pyjet.server.options import ServerOptions
 from pyjet.server.profiles import Profile, merge_profiles, profile_option, profiles_file
 
@@ -116,9 +116,8 @@ SERVER_OPTIONS: list[Option] = [
         field="slot_save_path", value="PATH", convert=values.existing_directory, default="none"),
     row("--sleep-idle-seconds", "unload the model after so many idle seconds, load it again when it is needed; "
         "-1: never", field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds),
-    row("--log-prompts-dir", "directory that gets one file per request with its prompt", field="log_prompts_dir",
-        value="PATH", default="none",
-        unavailable=missing("logging prompts is not available in this version; start without it", None)),
+    row("--log-prompts-dir", "directory that gets one file per request with its prompt, for debugging; it is made when "
+        "missing", field="log_prompts_dir", value="PATH", default="none"),
 ]  # fmt: skip
 
 CACHE_OPTIONS: list[Option] = [

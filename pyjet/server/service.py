@@ -12,6 +12,7 @@ from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.notices import Notices
+from pyjet.server.prompt_log import PromptLog
 from pyjet.server.sleeping_engine import SleepingEngine
 from pyjet.server.stream_records import StreamRecords
 
@@ -54,6 +55,7 @@ class Service:
         self.started_at = time.time()
         self.active_chats = ActiveChats()
         self.notices = Notices()
+        self.prompt_log = PromptLog(options.log_prompts_dir) if options.log_prompts_dir else None
         self.streams = StreamRecords()
 
     @property

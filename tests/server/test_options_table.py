@@ -87,7 +87,6 @@ NEEDS_FILE = {
 PARTNERS = {"--ssl-key-file": ["--ssl-cert-file", "c.pem"], "--ssl-cert-file": ["--ssl-key-file", "k.pem"]}
 UNAVAILABLE = {  # options whose every useful value needs something that is not built
     "--spec-default": None,
-    "--log-prompts-dir": "logs",
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
     "--grammar": "root ::= x",
