@@ -28,11 +28,11 @@ import click
 from bench import bounds, record
 from bench.agents_figures import figures, prompt_rate
 from bench.agents_time import START_SECONDS, expected_seconds
+from bench.gpu import device_label
 from bench.load_client import Server
 from bench.load_scenarios import Load
 from bench.server import PYJET, running_server
 from pyjet.model.reader import load_model
-from pyjet.native import device_name, list_gpus
 
 SCENARIOS = ("prefill", "followup", "mixed")
 TUNED = ("--cache-ram", "0", "-ub", "2048")
@@ -128,7 +128,7 @@ def main(model: Path, peer: Path | None, device: str, kv: str, total_context: in
         "verdicts": {bound.key: verdict for bound, _, verdict in bounds.lines(found) if verdict != "not measured"},
     }
     if out:
-        record.update(out, record.identity(load_model(model), name_of(device)), found)
+        record.update(out, record.identity(load_model(model), device_label(device)), found)
     record.show(found)
     sys.exit(int("followup_ttft_s_4x23k" not in found))
 
@@ -144,12 +144,6 @@ def measure_peer(program: str, options: list[str], args: Namespace, clock: Clock
         tuned = measure("llama_cpp_tuned", [program], [*options, *TUNED], args, clock, rate)
         found |= prefixed("llama_cpp_tuned_", figures(tuned))
     return found
-
-
-def name_of(device: str) -> str:
-    """The device's name, without keeping a GPU's context open here."""
-    gpus = list_gpus()[0] if device == "cuda" else []
-    return gpus[0].name if gpus else device_name("cpu", 0)
 
 
 if __name__ == "__main__":

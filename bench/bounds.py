@@ -44,6 +44,13 @@ BOUNDS = (
     Bound("decode_share_during_prefill", "decode beside another's prompt of 20,000 over alone", 0.30, is_least=True),
     Bound("longest_pause_s", "longest pause of that decode, s", 0.15),
     Bound("prompt_slowdown", "time to first token of that prompt over alone", 1.3),
+    Bound("tok_s_ratio_1", "1 agent, 2 drafts: tokens a second over llama.cpp's", 3.0, is_least=True),
+    Bound("tok_s_ratio_4", "4 agents, 2 drafts: tokens a second over llama.cpp's", 5.0, is_least=True),
+    Bound("tok_s_ratio_8", "8 agents, 2 drafts: tokens a second over llama.cpp's", 6.0, is_least=True),
+    Bound("tok_s_ratio_4x23k", "4 agents at 23,000, 2 drafts: the same", 5.0, is_least=True),
+    Bound("draft_overhead_fraction", "what making 2 drafts adds to a step's time", 0.06),
+    Bound("adaptive_worst_share", "adaptive drafts: speed over the best fixed number's", 0.98, is_least=True),
+    Bound("first_draft_over_llama_cpp", "first MTP draft right: share over llama.cpp's", 0.97, is_least=True),
 )
 
 

@@ -1,10 +1,12 @@
-"""What the driver and two small kernels say about the GPU."""
+"""What the driver and two small kernels say about the GPU, and its name."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from pathlib import Path
+
+from pyjet.native import device_name, list_gpus
 
 MIB = 1 << 20
 
@@ -25,3 +27,9 @@ def ceilings(program: Path | None) -> dict[str, float]:
         return {}
     done = subprocess.run([str(program.resolve())], capture_output=True, text=True, timeout=120, check=True)
     return {key: float(value) for key, value in json.loads(done.stdout).items()}
+
+
+def device_label(device: str) -> str:
+    """Name of what runs a benchmark: the first GPU, without keeping its context open here, or the processor."""
+    gpus = list_gpus()[0] if device == "cuda" else []
+    return gpus[0].name if gpus else device_name("cpu", 0)

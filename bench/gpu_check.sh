@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in under ten minutes: tests, compute-sanitizer, benchmarks, and whether the bounds hold.
 #
-#   bench/gpu_check.sh                    all sections but agents
-#   bench/gpu_check.sh tests step         some of them: tests sanitize step host http agents
+#   bench/gpu_check.sh                    all sections but agents and speculation
+#   bench/gpu_check.sh tests step         some of them: tests sanitize step host http agents speculation
 #
 # agents takes four minutes: long conversations with pyjet-server, then with llama-server where LLAMA_SERVER names one.
+# speculation takes as long: drafts accepted by lot beside llama-server's figures, recorded ones without LLAMA_SERVER;
+# what drafts add to a step; the adaptive number of drafts beside fixed ones.
 #
 # Works without a network, with the packages that PYTHON finds. Results go to $OUT (bench/results/NAME-OF-THE-CARD),
 # what the sections print to $OUT/gpu_check.log. Exit status 1 when a section fails or a bound is missed.
@@ -15,7 +17,8 @@
 # KEEP_MODEL=1              leave that file there for the next time
 # LLAMA_SERVER=FILE         llama.cpp's server for CUDA
 # DEVICE=cpu                to try the script itself, with a small MODEL; STEP_ARGS="--positions 200,900 --prompt 900"
-#                           and AGENTS_ARGS="--context 600 --prefill 6000 --mixed-tokens 3000 --total-context 40000"
+#                           AGENTS_ARGS="--context 600 --prefill 6000 --mixed-tokens 3000 --total-context 40000" and
+#                           SPECULATION_ARGS="--quick --contexts 40,300 --context 600 --total-context 16384 --tokens 64"
 # PYJET_LIBRARY=FILE        this library instead of building one
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -26,9 +29,9 @@ sections=("$@")
 [ $# -gt 0 ] || sections=(tests sanitize step host http)
 for section in "${sections[@]}"; do
     case $section in
-    tests | sanitize | step | host | http | agents) ;;
+    tests | sanitize | step | host | http | agents | speculation) ;;
     *)
-        echo "unknown section $section; there are: tests sanitize step host http agents" >&2
+        echo "unknown section $section; there are: tests sanitize step host http agents speculation" >&2
         exit 2
         ;;
     esac
@@ -140,8 +143,9 @@ fi
 
 figures=$out/step.json
 agents=$out/agents.json
+speculation=$out/speculation.json
 model=${MODEL:-/dev/shm/pyjet-27b.gguf}
-if wants step || wants host || wants http || wants agents; then
+if wants step || wants host || wants http || wants agents || wants speculation; then
     if [ ! -f "$model" ]; then
         [ "${KEEP_MODEL:-0}" = 1 ] || trap 'rm -f "$model" "$model.part"' EXIT
         section model 120 bash -c write_model || exit 1
@@ -164,11 +168,17 @@ if wants agents; then
     agents_args+=(--time-limit $((left < 240 ? left : 240)))
     section agents 270 "$python" -m bench.agents_beside "$model" --device "$device" --out "$agents" "${agents_args[@]}"
 fi
+if wants speculation; then
+    read -ra speculation_args <<<"${SPECULATION_ARGS:-}"
+    [ -z "${LLAMA_SERVER:-}" ] || speculation_args+=(--llama-server "$LLAMA_SERVER")
+    section speculation 300 "$python" -m bench.speculation "$model" --device "$device" --out "$speculation" \
+        ${speculation_args[@]+"${speculation_args[@]}"}
+fi
 
 echo
 printf '%s\n' "${summary[@]}"
 results=()
-for file in "$figures" "$agents"; do
+for file in "$figures" "$agents" "$speculation"; do
     [ ! -f "$file" ] || results+=("$file")
 done
 if [ ${#results[@]} -gt 0 ]; then

@@ -16,17 +16,13 @@ from typing import Any
 import click
 
 from bench import bounds
+from bench.report_speculation import acceptance_table, speculation_table, temperature_table
+from bench.report_text import markdown, run_note
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
 NOT_MEASURED = "Not measured yet.\n"
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def markdown(head: list[str], rows: list[list[str]], note: str) -> str:
-    """A table with right-aligned number columns and a line below it."""
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
 
 
 def kl_table(record: dict[str, Any]) -> str:
@@ -90,14 +86,14 @@ def step_table(record: dict[str, Any]) -> str:
         return "" if ms is None else f"{ms:.2f}"
 
     rows = [[f"{n} row{'s' * (n > 1)}", *(cell(n, position) for position in positions)] for n in counts]
-    note = f"{record['model']}, random weights, {record['kv']} KV; {_run(record)}"
+    note = f"{record['model']}, random weights, {record['kv']} KV; {run_note(record)}"
     return markdown(["ms a step", *(f"at {position:,}" for position in positions)], rows, note)
 
 
 def bounds_table(record: dict[str, Any]) -> str:
     """The recorded bounds, those that were measured."""
     rows = [[b.text, value, b.wanted, verdict] for b, value, verdict in bounds.lines(record) if value]
-    return markdown(["figure", "measured", "bound", ""], rows, _run(record))
+    return markdown(["figure", "measured", "bound", ""], rows, run_note(record))
 
 
 AGENT_FIGURES = (  # key, how it is shown
@@ -117,12 +113,8 @@ def agents_table(record: dict[str, Any]) -> str:
         values = [record.get(prefix + key) for prefix in ("", "llama_cpp_", "llama_cpp_tuned_")]
         shown = ["" if value is None else form.format(value) for value in values]
         rows.append([bound.text, *shown, bound.wanted, verdict])
-    note = f"{record['sizes']}; {record['model']}, random weights; {_run(record)}"
+    note = f"{record['sizes']}; {record['model']}, random weights; {run_note(record)}"
     return markdown(["", "pyjet", "llama.cpp", "tuned", "bound", ""], rows, note)
-
-
-def _run(record: dict[str, Any]) -> str:
-    return f"{record['device']}; commit {record['commit']}; {record['date']}."
 
 
 # table name -> (results file, renderer)
@@ -133,6 +125,9 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step-h200": ("nvidia-h200/step.json", step_table),
     "bounds-h200": ("nvidia-h200/step.json", bounds_table),
     "agents-h200": ("nvidia-h200/agents.json", agents_table),
+    "speculation-h200": ("nvidia-h200/speculation.json", speculation_table),
+    "acceptance": ("acceptance.json", acceptance_table),
+    "acceptance-temperature": ("acceptance.json", temperature_table),
 }
 
 

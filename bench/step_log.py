@@ -35,9 +35,9 @@ class LoggedStepper:
         """Copies of pages and states, which are not written down."""
         return getattr(self._stepper, name)
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         begin = time.perf_counter()
-        result = self._stepper.step(batch)
+        result = self._stepper.step(batch, meanwhile)
         end = time.perf_counter()
         n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
         self._rows.append((len(batch.tokens), n_sampled, begin, end, result.step_us, self._device_us()))
@@ -82,8 +82,10 @@ class BusyStepper(NoMemory):
     def _burn(self, rounds: int) -> None:
         hashlib.pbkdf2_hmac("sha256", b"password", b"salt", rounds)
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         begin = time.perf_counter()
+        if meanwhile is not None:
+            meanwhile()
         self._burn(self._rounds)
         none = np.empty((0, 0), np.float32)
         tokens = np.full(len(batch.tokens), 100, np.int32)

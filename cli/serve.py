@@ -39,6 +39,7 @@ def serve(show_curl: bool, options: tuple[str, ...]) -> None:
       --api-key KEY         demand a key
       -ctk T, -ctv T        KV cache type: f16 or q8_0
       -t N                  CPU threads
+      --spec-type T,...     drafts for speed: draft-mtp, ngram-simple (same text with and without)
     `pyjet-server --help` lists all of them with their environment variables.
     """
     from pyjet.server.main import main as serve_main

@@ -48,6 +48,8 @@ class Script:
     cached: int = 0
     repeat: bool = False
     probs: Callable[[int, GenerationRequest], TokenProbs] | None = None
+    drafted: int = 0  # tokens that each step after the first verifies
+    accepted: int = 0  # of which so many are right
 
 
 class _Running:
@@ -258,7 +260,11 @@ class ScriptedEngine:
         if running.keep_tokens is not None:
             n = min(n, running.keep_tokens)
         prompt_n = len(running.request.prompt) - script.cached
-        return Timings(script.cached, prompt_n, 2.0 * prompt_n, n, max(0.001, 10.0 * (n - 1)) if n else 0.0, 0.0)
+        steps = max(0, n - 1) // (script.accepted + 1)
+        return Timings(
+            script.cached, prompt_n, 2.0 * prompt_n, n, max(0.001, 10.0 * (n - 1)) if n else 0.0, 0.0,
+            draft_n=steps * script.drafted, draft_n_accepted=steps * script.accepted,
+        )  # fmt: skip
 
     def _finish(self, running: _Running, script: Script, reason: FinishReason) -> None:
         timings = self._timings(running, script)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "core/engine.h"
 #include "core/status.h"
@@ -24,6 +25,9 @@
 struct pj_engine {
     pj::EngineLimits limits;
     std::unique_ptr<pj::Engine> backend;
+    // Of the step that was started and not waited for.
+    const pj_step_in *in = nullptr;
+    pj_step_out *out = nullptr;
 };
 
 namespace {
@@ -58,6 +62,7 @@ void not_null(const void *pointer, const char *name) {
 
 pj::Engine &backend(const pj_engine *engine) {
     not_null(engine, "engine");
+    if (engine->in) fail(PJ_ERR_ARGUMENT, "a step has been started; wait for it first");
     return *engine->backend;
 }
 
@@ -164,7 +169,29 @@ int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
         not_null(in, "in");
         not_null(out, "out");
         pj::check_step(engine->limits, b, *in, *out);
-        b.step(*in, *out);
+        b.start(*in, *out);
+        b.finish(*in, *out);
+    });
+}
+
+int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
+    return guarded([&] {
+        pj::Engine &b = backend(engine);
+        not_null(in, "in");
+        not_null(out, "out");
+        pj::check_step(engine->limits, b, *in, *out);
+        b.start(*in, *out);
+        engine->in = in;
+        engine->out = out;
+    });
+}
+
+int32_t pj_step_wait(pj_engine *engine) {
+    return guarded([&] {
+        not_null(engine, "engine");
+        const pj_step_in *const in = std::exchange(engine->in, nullptr);
+        if (!in) fail(PJ_ERR_ARGUMENT, "no step has been started");
+        engine->backend->finish(*in, *engine->out);
     });
 }
 

@@ -15,7 +15,10 @@ class Engine {
   public:
     virtual ~Engine() = default;
 
-    virtual void step(const pj_step_in &in, pj_step_out &out) = 0;
+    // The first part of a step, up to what a device does alone.
+    virtual void start(const pj_step_in &in, pj_step_out &out) = 0;
+    // The rest of it; the arguments are those of start().
+    virtual void finish(const pj_step_in &in, pj_step_out &out) = 0;
 
     // Slots and pages are in range, buffers have the right size.
     virtual void state_commit(int slot, int n_accept) = 0;

@@ -46,7 +46,7 @@ CpuEngine::CpuEngine(const Model &model, const pj_config &config)
       k_rotation_(k_rotation(model.shape, config.kv_type_k)),
       v_rotation_(v_rotation(model.shape, config.kv_type_v)) {}
 
-void CpuEngine::step(const pj_step_in &in, pj_step_out &out) {
+void CpuEngine::finish(const pj_step_in &in, pj_step_out &out) {
     const auto begin = std::chrono::steady_clock::now();
     rope_tables(in);
     plan_attention(in);

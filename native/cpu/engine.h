@@ -33,7 +33,8 @@ class CpuEngine final : public Engine {
   public:
     CpuEngine(const Model &model, const pj_config &config);
 
-    void step(const pj_step_in &in, pj_step_out &out) override;
+    void start(const pj_step_in &, pj_step_out &) override {}
+    void finish(const pj_step_in &in, pj_step_out &out) override;
 
     void state_commit(int slot, int n) override { states_.commit(kernels_, slot, n); }
     void state_reset(int slot) override { states_.reset(slot); }

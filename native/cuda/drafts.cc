@@ -1,8 +1,8 @@
 // The drafts' part of a launch: which sequences want some, where their rows may be, and what comes back.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
-#include "core/rope.h"
 #include "cuda/engine.h"
 #include "cuda/sequence_plans.h"
 
@@ -100,7 +100,8 @@ void CudaEngine::add_draft_seqs(const pj_step_in &in, DraftArgs &d) {
         const int row = seq.row_begin + seq.n_rows - 1 - seq.n_verify, position = in.row_position[row];
         seqs[i] = {row, seq.n_verify, seq.n_draft, seq.draft_sample, position};
         for (int t = 0; t <= seq.n_verify + seq.n_draft; ++t)
-            rope_angles(shape_, position + t, cos + (i * kDraftSpan + t) * half, sin + (i * kDraftSpan + t) * half);
+            for (const auto &[from, to] : {std::pair{rope_.cos(position + t), cos}, {rope_.sin(position + t), sin}})
+                std::copy_n(from, half, to + (i * kDraftSpan + t) * half);
     }
 }
 

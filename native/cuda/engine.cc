@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "core/quants.h"
-#include "core/rope.h"
 #include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
@@ -16,6 +15,8 @@
 namespace pj::cuda {
 
 namespace {
+
+constexpr const char *kReading = "running a step on the GPU";
 
 WantedRows wanted_rows(const pj_step_in &in) {
     WantedRows w;
@@ -96,25 +97,31 @@ CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
 // The calling thread may be another one than last time.
 void CudaEngine::make_current() const { check(cudaSetDevice(device_.index), "opening the GPU"); }
 
-void CudaEngine::step(const pj_step_in &in, pj_step_out &out) {
-    const auto begin = std::chrono::steady_clock::now();
+void CudaEngine::start(const pj_step_in &in, pj_step_out &out) {
+    begin_ = std::chrono::steady_clock::now();
     make_current();
-    const WantedRows wanted = wanted_rows(in);
+    wanted_ = wanted_rows(in);
     if (out.argmax) std::fill_n(out.argmax, in.n_rows, -1);
     if (out.sampled) std::fill_n(out.sampled, in.n_rows, -1);
     if (in.kind == PJ_STEP_TRUNK)
         for (int i = 0; i < in.n_seqs; ++i)
             if ((in.seqs[i].flags & PJ_SEQ_RESET) && slot_floats_)
                 check(cudaMemsetAsync(state(in.seqs[i].state_slot), 0, state_bytes(), stream_), "resetting a state");
-    int first = 0;
-    do {
-        launch(in, wanted, first);
-        fetch(in, wanted, first, out);
-        first += max_selected_;
-    } while (first < static_cast<int>(wanted.selected.size()));
+    launch(in, wanted_, 0);
+    start_fetch(in, wanted_, 0, out);
+}
+
+void CudaEngine::finish(const pj_step_in &in, pj_step_out &out) {
+    make_current();
+    fetch(in, wanted_, 0, out);
+    for (int first = max_selected_; first < static_cast<int>(wanted_.selected.size()); first += max_selected_) {
+        launch(in, wanted_, first);
+        start_fetch(in, wanted_, first, out);
+        fetch(in, wanted_, first, out);
+    }
     if (in.kind == PJ_STEP_TRUNK)
         for (int i = 0; i < in.n_seqs; ++i) pending_[in.seqs[i].state_slot] = in.seqs[i].n_spec;
-    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin_;
     out.step_us = us.count();
 }
 
@@ -127,10 +134,9 @@ const Program &CudaEngine::program_of(const pj_step_in &in, const WantedRows &wa
 // One launch for the selected rows from `first` on; the first one runs the whole model.
 void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int first) {
     fill_blob(in, wanted, first);
-    const int n_ops = blob_args_->n_ops;
+    n_ops_ = blob_args_->n_ops;
     blob_.send(stream_);
     check(launch_megakernel(device_args_, device_.n_sm, shared_bytes_, stream_), "starting a step on the GPU");
-    if (config_.profile) add_times(program_of(in, wanted, first == 0), n_ops);
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
@@ -255,23 +261,29 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
         if (embedding)
             dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
                            embedding + row * n_embd);
-        rope_angles(shape_, in.row_position[row], cos + row * half, sin + row * half);
+        std::copy_n(rope_.cos(in.row_position[row]), half, cos + row * half);
+        std::copy_n(rope_.sin(in.row_position[row]), half, sin + row * half);
     });
     if (in.row_hidden) a.row_hidden = blob_.add(in.row_hidden, in.n_rows * n_embd);
 }
 
-// Copies back what a launch computed and waits for it.
-void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out) {
-    const char *const reading = "running a step on the GPU";
-    const int n = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+// Starts to copy back what a launch computes.
+void CudaEngine::start_fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out) {
     const auto copy = [&](void *host, const void *device, size_t bytes) {
-        if (bytes) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), reading);
+        if (bytes) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), kReading);
     };
-    LaunchOutput &output = *output_.data();
-    if (n > 0) copy(&output, device_output_, drafting_.empty() ? offsetof(LaunchOutput, tokens) : sizeof output);
+    if (first < static_cast<int>(wanted.selected.size()))
+        copy(output_.data(), device_output_, drafting_.empty() ? offsetof(LaunchOutput, tokens) : sizeof(LaunchOutput));
     copy_logits(wanted, first, out, [&](int row) { return (in.row_flags[row] & PJ_ROW_LOGITS) != 0; });
     if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
-    finish(reading);
+}
+
+// Waits for it.
+void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out) {
+    const int n = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
+    synchronize(kReading);
+    if (config_.profile) add_times(program_of(in, wanted, first == 0), n_ops_);
+    const LaunchOutput &output = *output_.data();
     if (in.row_next) fetch_drafts(in, out);
     for (int i = 0; i < n; ++i) {
         const int row = wanted.selected[first + i];
@@ -283,7 +295,7 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     const auto is_unsettled = [&](int row) {
         return (in.row_flags[row] & (PJ_ROW_LOGITS | PJ_ROW_SAMPLE)) == PJ_ROW_SAMPLE && out.sampled[row] < 0;
     };
-    if (samples_.n && copy_logits(wanted, first, out, is_unsettled)) finish(reading);
+    if (samples_.n && copy_logits(wanted, first, out, is_unsettled)) synchronize(kReading);
 }
 
 // Starts to copy the logits of rows of the last launch; false if there are none. Neighbours go together.
@@ -311,7 +323,7 @@ void CudaEngine::add_times(const Program &program, int n_ops) {
     check(cudaMemcpyAsync(cycles.data(), op_clock_.data(), cycles.size() * sizeof(long long), cudaMemcpyDeviceToHost,
                           stream_),
           reading);
-    finish(reading);
+    synchronize(reading);
     const double total = static_cast<double>(std::max(1LL, cycles[n_ops - 1] - cycles[n_ops]));
     const double us_per_cycle = 1e-3 * static_cast<double>(cycles[n_ops + 2] - cycles[n_ops + 1]) / total;
     long long before = cycles[n_ops];
@@ -329,7 +341,7 @@ void CudaEngine::state_commit(int slot, int n_accept) {
     if (n_accept > 0 && programs_.n_gdn_layers) {
         const char *const what = "committing speculative rows";
         check(launch_commit(device_args_, device_ops(programs_.trunk), slot, n_accept, base_.shape, stream_), what);
-        finish(what);
+        synchronize(what);
     }
     pending_[slot] = 0;
 }
@@ -353,14 +365,14 @@ void CudaEngine::state_read(int slot, void *host) {
     make_current();
     const char *const what = "reading a state";
     if (slot_floats_) check(cudaMemcpyAsync(host, state(slot), state_bytes(), cudaMemcpyDeviceToHost, stream_), what);
-    finish(what);
+    synchronize(what);
 }
 
 void CudaEngine::state_write(int slot, const void *host) {
     make_current();
     const char *const what = "writing a state";
     if (slot_floats_) check(cudaMemcpyAsync(state(slot), host, state_bytes(), cudaMemcpyHostToDevice, stream_), what);
-    finish(what);
+    synchronize(what);
     pending_[slot] = 0;
 }
 
@@ -391,7 +403,7 @@ void CudaEngine::pages_read(const int32_t *pages, int n, void *host) {
     for (int i = 0; i < n; ++i)
         copy_page(to + i * page_bytes(), kv_.layer_bytes, page(pages[i]), base_.buf.kv_layer_bytes,
                   cudaMemcpyDeviceToHost, what);
-    finish(what);
+    synchronize(what);
 }
 
 void CudaEngine::pages_write(const int32_t *pages, int n, const void *host) {
@@ -401,7 +413,7 @@ void CudaEngine::pages_write(const int32_t *pages, int n, const void *host) {
     for (int i = 0; i < n; ++i)
         copy_page(page(pages[i]), base_.buf.kv_layer_bytes, from + i * page_bytes(), kv_.layer_bytes,
                   cudaMemcpyHostToDevice, what);
-    finish(what);
+    synchronize(what);
 }
 
 void CudaEngine::info(pj_info &out) const {

@@ -1,6 +1,7 @@
 // The CUDA backend: one cooperative launch per step.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "cuda/device.h"
 #include "cuda/kv_layout.h"
 #include "cuda/memory.h"
+#include "cuda/rope_table.h"
 #include "cuda/step_args.h"
 #include "cuda/step_blob.h"
 #include "cuda/weights.h"
@@ -48,7 +50,8 @@ class CudaEngine final : public Engine {
     // What such an engine would allocate. Refuses what the constructor refuses, except too little memory.
     static pj_memory_plan plan(const Model &model, const pj_config &config);
 
-    void step(const pj_step_in &in, pj_step_out &out) override;
+    void start(const pj_step_in &in, pj_step_out &out) override;
+    void finish(const pj_step_in &in, pj_step_out &out) override;
 
     void state_commit(int slot, int n_accept) override;
     void state_reset(int slot) override;
@@ -105,6 +108,7 @@ class CudaEngine final : public Engine {
     void fetch_drafts(const pj_step_in &in, pj_step_out &out) const;
     void add_samples(const pj_step_in &in, const WantedRows &wanted, int first, StepArgs &a);
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
+    void start_fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     template <class Which>
     bool copy_logits(const WantedRows &wanted, int first, pj_step_out &out, const Which &which) const;
@@ -115,7 +119,7 @@ class CudaEngine final : public Engine {
     uint8_t *page(int32_t index) const { return pool_.data() + index * kv_.layer_bytes; }
     void copy_page(void *to, size_t to_pitch, const void *from, size_t from_pitch, cudaMemcpyKind kind,
                    const char *what) const;
-    void finish(const char *what) const { stream_.synchronize(what); }
+    void synchronize(const char *what) const { stream_.synchronize(what); }
 
     const Shape shape_;
     const pj_config config_;
@@ -139,6 +143,7 @@ class CudaEngine final : public Engine {
     DeviceBuffer<ActTile> act_;
     DeviceBuffer<Op> ops_;
     DeviceBuffer<LoadTask> tasks_;
+    RopeTable rope_;
     PinnedBuffer<LaunchOutput> output_;
     PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
     std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
@@ -147,9 +152,12 @@ class CudaEngine final : public Engine {
     StepBlob blob_;
     // Of the last launch, in the blob.
     size_t shared_bytes_ = 0;
+    int n_ops_ = 0;
     StepArgs *blob_args_ = nullptr, *device_args_ = nullptr;
     LaunchOutput *device_output_ = nullptr;
     SampleRange samples_;
+    WantedRows wanted_;  // of the step that was started
+    std::chrono::steady_clock::time_point begin_;
     std::vector<int> pending_;
     Stream stream_;
 };

@@ -111,10 +111,14 @@ Device open_checked(const Shape &s, int index) {
     return open_device(index);
 }
 
+// Positions that a sequence can have.
+int most_positions(const Shape &s, const pj_config &c) {
+    return static_cast<int>(std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train));
+}
+
 // Partials of a step whose every row sees the whole pool, if that is less than the limit.
 int64_t partial_capacity(const Shape &s, const pj_config &c) {
-    const int64_t positions = std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train);
-    const int64_t segments = segment_of(static_cast<int>(positions - 1)) + 1;
+    const int64_t segments = segment_of(most_positions(s, c) - 1) + 1;
     return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
 }
 
@@ -237,6 +241,7 @@ void CudaEngine::allocate() {
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
+    rope_ = RopeTable(shape_, most_positions(shape_, config_));
     if (config_.max_draft) {
         draft_table_ = PinnedBuffer<uint8_t>(mtp_embedding_.n_bytes, "the embedding table of the MTP block");
         std::memcpy(draft_table_.data(), mtp_embedding_.data, mtp_embedding_.n_bytes);
@@ -319,7 +324,7 @@ void CudaEngine::fill_constants() {
     check(cudaMemcpyAsync(tasks_.data(), tasks.data(), tasks_.bytes(), cudaMemcpyHostToDevice, stream_), copying);
     check(cudaMemcpyAsync(pieces_.data(), programs_.pieces.data(), pieces_.bytes(), cudaMemcpyHostToDevice, stream_),
           copying);
-    finish(copying);
+    synchronize(copying);
 }
 
 }  // namespace pj::cuda

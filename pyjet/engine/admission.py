@@ -69,6 +69,9 @@ class Admission:
         self._limits = limits
         self._lengths = OutputLength()
         self._headroom = min(MAX_HEADROOM_PAGES, max(1, n_pages // (HEADROOM_SHARE * limits.n_slots)))
+        # Positions that a step may reach beyond its newest token: drafts that it verifies and those that it makes.
+        speculation = limits.speculation
+        self._n_ahead = limits.max_spec + speculation.max_draft if speculation.is_on else 0
         self._may_admit = False  # something changed since admit() last found nothing to start
 
     def add(self, waiting: Waiting) -> None:
@@ -108,6 +111,18 @@ class Admission:
             while self._runs(sequence) and not self.cache.grow(sequence, len(sequence.pages) + 1, force=is_forced):
                 self._preempt(max(self.running.values(), key=lambda s: s.order))
                 is_forced = True
+
+    def cover(self, sequence: Sequence) -> None:
+        """A decoding sequence gets the pages of what it verifies and of drafts to come, as far as there are any.
+
+        Nobody is preempted for that: there are fewer drafts then.
+        """
+        n_wanted = sequence.n_computed + sequence.n_rows + sequence.n_draft
+        if n_wanted > sequence.n_covered:
+            self.cache.grow(sequence, self.pool.pages_for(n_wanted))
+        room = sequence.n_covered - sequence.n_computed - 1
+        del sequence.verifying[max(0, room) :]
+        sequence.n_draft = max(0, min(sequence.n_draft, room - len(sequence.verifying)))
 
     def _runs(self, sequence: Sequence) -> bool:
         return sequence.request.id in self.running
@@ -208,9 +223,9 @@ class Admission:
         return Sequence(waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab)
 
     def _pages_to_start(self, waiting: Waiting) -> int:
-        """For all tokens known so far and the headroom, but no more than the request can ever use."""
+        """For all tokens known so far, drafts and the headroom, but no more than the request can ever use."""
         most = self.pool.pages_for(self._most_tokens(waiting.request))
-        return min(self.pool.pages_for(len(waiting.tokens)) + self._headroom, most)
+        return min(self.pool.pages_for(len(waiting.tokens) + self._n_ahead) + self._headroom, most)
 
     def _pages_to_come(self) -> int:
         """Pages that running sequences are likely to need: without them, they would preempt who comes now."""
@@ -219,7 +234,7 @@ class Admission:
     def _pages_wanted(self, sequence: Sequence) -> int:
         n_held = len(sequence.pages)
         n_left = self._lengths.expected - len(sequence.generated)
-        likely = self.pool.pages_for(sequence.n_tokens + n_left) - n_held
+        likely = self.pool.pages_for(sequence.n_tokens + n_left + self._n_ahead) - n_held
         return min(max(1, min(likely, self._headroom)), len(sequence.page_table) - n_held)
 
     def _most_tokens(self, request: GenerationRequest) -> int:

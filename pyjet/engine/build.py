@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyjet.engine.calibration import calibrate
+from pyjet.engine.calibration import calibrate, calibrate_drafts
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
@@ -22,4 +22,8 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
     engine = NativeEngine(model, settings.engine_config(), progress)
     limits = replace(settings.limits(engine.n_vocab), model=fingerprint(settings.model_path))
-    return engine, replace(limits, step_seconds=calibrate(engine, limits) if settings.calibrate else ())
+    if settings.calibrate:
+        of_drafts = calibrate_drafts(engine, limits)
+        seconds = calibrate(engine, limits, of_drafts[0] if of_drafts else 0.0)
+        limits = replace(limits, step_seconds=seconds, draft_seconds=of_drafts)
+    return engine, limits

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from pyjet.engine.counters import Counters
 from pyjet.engine.request import Event, FailedEvent, FinishedEvent, GenerationRequest, SamplingParams
+from pyjet.engine.speculation_settings import NO_SPECULATION, SpeculationSettings
 
 EngineState = Literal["loading", "ready", "failed", "stopped"]
 
@@ -35,6 +36,8 @@ class EngineLimits:
     step_budget: float = 3.0  # steps with prompt rows take so many times as long as steps that only decode, at most
     chunk_rows: int = 0  # of a step that reads a long prompt; 0: max_rows
     step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
+    speculation: SpeculationSettings = NO_SPECULATION
+    draft_seconds: tuple[float, ...] = ()  # DraftCosts measured at load
 
     @property
     def n_state_slots(self) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from pyjet.engine.admission import Admission, Waiting
-from pyjet.engine.batch import BatchBuilder
+from pyjet.engine.batch import BatchBuilder, DraftPlan
+from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
@@ -25,45 +27,65 @@ from pyjet.engine.request import (
     StartedEvent,
     Timings,
     TokenEvent,
-    TokenProbs,
 )
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
+from pyjet.engine.speculation import DraftOverride, Lesson, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
-from pyjet.native.step import Float32Array, StepBatch, StepResult
+from pyjet.native.step import StepBatch, StepResult
 
 
 class Stepper(DeviceMemory, Protocol):
     """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
-    def step(self, batch: StepBatch) -> StepResult: ...
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
 
     def close(self) -> None: ...
 
 
+@dataclass
+class TakenTokens:
+    """Tokens that a sequence got in a step, when it had ``n_before``."""
+
+    sequence: Sequence
+    n_before: int
+    tokens: list[Chosen] = field(default_factory=list)
+    lesson: Lesson | None = None
+
+
 class EngineCore:
-    """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``finish`` takes the result.
+    """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``take`` takes the result.
 
     Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
-    events they cause. A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran
-    before, changes when they come, never which.
+    events they cause; those of a result come from ``settle``, for which there is time while the next step computes.
+    A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran before, changes when
+    they come, never which.
     """
 
-    def __init__(self, limits: EngineLimits, memory: DeviceMemory, clock: Clock = time.perf_counter) -> None:
+    def __init__(
+        self,
+        limits: EngineLimits,
+        memory: DeviceMemory,
+        clock: Clock = time.perf_counter,
+        draft_override: DraftOverride | None = None,
+    ) -> None:
         self.limits = limits
         self.slot_file_owner = SlotFileOwner(
             limits.model, limits.layout, limits.page_tokens, memory.page_bytes, memory.state_bytes
         )
         self._clock = clock
         self._admission = Admission(limits, memory)
-        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens)
+        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec)
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
+        self._speculation = Speculation(limits, draft_override)
         self._plan: list[tuple[Sequence, int]] = []
+        self._drafts: DraftPlan | None = None  # of the planned step
+        self._news: list[TakenTokens | Event] = []  # that nobody was told yet, in order
         # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
         self._to_keep: dict[str, CheckpointKind] = {}
         self._counters = Counters(pages_total=self._admission.pool.n_pages)
@@ -99,7 +121,10 @@ class EngineCore:
         return None
 
     def cancel(self, request_id: str, keep_tokens: int | None = None) -> list[Event]:
-        """End a request wherever it is. Unknown ids give no event."""
+        """End a request wherever it is. Unknown ids give no event of their own."""
+        return [*self.settle(), *self._cancel(request_id, keep_tokens)]
+
+    def _cancel(self, request_id: str, keep_tokens: int | None) -> list[Event]:
         if (sequence := self._running.get(request_id)) is not None:
             return [self._end(sequence, "cancelled", keep_tokens)]
         if (waiting := self._admission.remove(request_id)) is None:
@@ -116,12 +141,21 @@ class EngineCore:
             self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
+        if self._speculation.is_on:
+            self._choose_drafts()
         self._plan = plan(self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows)
         if not self._plan:
             return events, None
-        batch = self._builder.build(self._plan)
+        self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
+        batch = self._builder.build(self._plan, self._drafts)
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
+
+    def _choose_drafts(self) -> None:
+        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
+        self._speculation.choose(decoding, len(self._running) - len(decoding))
+        for sequence in decoding:
+            self._admission.cover(sequence)
 
     def _keep_state(self, sequence: Sequence) -> None:
         """If it has come to a place to come back to."""
@@ -130,6 +164,7 @@ class EngineCore:
 
     def _start(self, sequence: Sequence) -> list[Event]:
         """Say so and start the clock; who resumes goes on in silence."""
+        self._speculation.start(sequence)
         if sequence.is_resumed:
             return []
         sequence.t_started = sequence.t_prompt = self._clock()
@@ -137,41 +172,72 @@ class EngineCore:
         return [started, self._progress(sequence)] if sequence.request.return_progress else [started]
 
     def finish(self, result: StepResult) -> list[Event]:
-        """Take the step's numbers: tokens, or logits to sample from; advance, end what is done."""
+        """``take`` and ``settle``, where nothing computes meanwhile."""
+        self.take(result)
+        return self.settle()
+
+    def take(self, result: StepResult) -> None:
+        """Take the step's numbers: tokens, or logits to sample from; advance, end what is done.
+
+        The next step needs this. What others have to know of it waits for ``settle``.
+        """
         t_step = self._clock()
         self._count_step(result)
-        self._budget.observe(sum(n_rows for _, n_rows in self._plan), result.step_us * 1e-6)
-        events: list[Event] = []
-        argmax, sampled = result.argmax.tolist(), result.sampled.tolist()
-        row = logit_row = 0
-        for sequence, n_rows in self._plan:
-            row += n_rows
-            self._advance(sequence, n_rows, t_step, events)
-            if not sequence.is_decoding:
+        self._observe(result.step_us * 1e-6)
+        chosen = ChosenTokens(result)
+        self._speculation.read(result, self._drafts)
+        for index, (sequence, n_rows) in enumerate(self._plan):
+            if sequence.is_decoding:
+                chosen.next_sequence(sequence, n_rows, n_rows)
+                self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
                 continue
-            if sequence.sampler.is_argmax:
-                self._take_token(sequence, argmax[row - 1], None, t_step, events)
-                continue
-            if sampled[row - 1] >= 0:
-                self._take_token(sequence, sampled[row - 1], None, t_step, events)
-            else:
-                self._sample(sequence, result.logits[logit_row], events)
-            logit_row += 1
+            self._advance(sequence, n_rows, t_step)
+            chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
+            if sequence.is_decoding:
+                self._take_tokens(sequence, chosen.first(sequence), index, t_step)
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
+
+    def settle(self) -> list[Event]:
+        """The events of what was taken, and what can be learned from it. There is time for it while a step computes."""
+        news, self._news = self._news, []
+        events: list[Event] = []
+        for each in news:
+            if not isinstance(each, TakenTokens):
+                events.append(each)
+                continue
+            request_id = each.sequence.request.id
+            for n, chosen in enumerate(each.tokens, each.n_before + 1):
+                events.append(TokenEvent(request_id, chosen.token, chosen.probs, each.sequence.timings(n)))
+            if each.lesson is not None:
+                self._speculation.learn(each.lesson)
         return events
 
-    def _sample(self, sequence: Sequence, logits: Float32Array, events: list[Event]) -> None:
-        """The next token from logits, when the step did not choose it."""
+    def _observe(self, seconds: float) -> None:
+        """Learn from what the step took."""
+        of_drafts = 0.0
+        if self._speculation.is_on:
+            of_drafts = self._speculation.observe(self._plan, self._drafts, seconds)
+        self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
+
+    def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:
+        """A sequence's tokens of this step, until one of them ends it. ``index``: its place in the step."""
+        taken = TakenTokens(sequence, len(sequence.generated))
+        self._news.append(taken)
         try:
-            token, probs = sequence.sampler.sample(logits)
+            for each in chosen:
+                taken.tokens.append(each)
+                add_chosen(sequence, each, self._clock() if each.by_host else t_step)
+                if reason := self._reason_to_stop(sequence, each.token):
+                    self._news.append(self._end(sequence, reason))
+                    break
         except SamplingError as error:
             self._end(sequence, "cancelled")
-            events.append(FailedEvent(sequence.request.id, str(error), "server"))
-        else:
-            self._take_token(sequence, token, probs, self._clock(), events)
+            self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
+        if self._speculation.is_on:
+            taken.lesson = self._speculation.note(sequence, index, taken.tokens)
 
-    def _advance(self, sequence: Sequence, n_rows: int, t_step: float, events: list[Event]) -> None:
+    def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
         self._counters.tokens_recomputed += n_again
@@ -180,17 +246,7 @@ class EngineCore:
         if not sequence.generated and n_again < n_rows:
             sequence.t_prompt = t_step
             if sequence.request.return_progress:
-                events.append(self._progress(sequence))
-
-    def _take_token(
-        self, sequence: Sequence, token: int, probs: TokenProbs | None, time: float, events: list[Event]
-    ) -> None:
-        sequence.add_token(token)
-        sequence.token_times.append(time)
-        sequence.sampler.accept(token)
-        events.append(TokenEvent(sequence.request.id, token, probs, sequence.timings()))
-        if reason := self._reason_to_stop(sequence, token):
-            events.append(self._end(sequence, reason))
+                self._news.append(self._progress(sequence))
 
     def _progress(self, sequence: Sequence) -> ProgressEvent:
         time_ms = (sequence.t_prompt - sequence.t_started) * 1e3
@@ -241,10 +297,11 @@ class EngineCore:
     def fail_all(self, message: str, kind: FailureKind) -> list[Event]:
         """End every request, running or waiting, with a FailedEvent."""
         self._plan = []
+        events = self.settle()
         ids = [*self._running, *(waiting.request.id for waiting in self._admission.waiting)]
         for request_id in ids:
-            self.cancel(request_id)
-        return [FailedEvent(request_id, message, kind) for request_id in ids]
+            self._cancel(request_id, None)
+        return [*events, *(FailedEvent(request_id, message, kind) for request_id in ids)]
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         return [slot.view(with_tokens=with_tokens) for slot in self._admission.slots.slots]
@@ -253,10 +310,19 @@ class EngineCore:
         """A copy with the current gauges."""
         started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
         cache = self._admission.cache
+        drafts = self._speculation.counts
         reached = [sequence.n_reached for sequence in started if sequence is not None]
         return replace(
             self._counters,
             n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
+            draft_tokens=drafts.drafted.total(),
+            draft_tokens_accepted=drafts.right.total(),
+            drafts=drafts.n_drafts,
+            accepted_per_position=drafts.right_at,
+            draft_tokens_mtp=drafts.drafted["mtp"],
+            draft_tokens_mtp_accepted=drafts.right["mtp"],
+            draft_tokens_lookup=drafts.drafted["lookup"],
+            draft_tokens_lookup_accepted=drafts.right["lookup"],
             preemptions=self._admission.n_preemptions,
             prefix_hits=self._admission.n_hits,
             swaps_out=cache.swaps.moves_out,

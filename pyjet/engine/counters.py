@@ -19,10 +19,14 @@ class Counters:
     n_decode: int = 0  # steps
     n_busy_slots_sum: int = 0  # slots with rows, summed over steps; / n_decode = mean batch
     n_tokens_max: int = 0  # longest sequence seen
-    draft_tokens: int = 0
+    draft_tokens: int = 0  # drafts that were verified, counted in every step
     draft_tokens_accepted: int = 0
-    drafts: int = 0
+    drafts: int = 0  # steps of a sequence with any
     accepted_per_position: tuple[int, ...] = ()
+    draft_tokens_mtp: int = 0  # those of the MTP block
+    draft_tokens_mtp_accepted: int = 0
+    draft_tokens_lookup: int = 0  # those that followed the newest tokens before
+    draft_tokens_lookup_accepted: int = 0
     preemptions: int = 0  # times that a sequence lost its pages to a more urgent one
     tokens_recomputed: int = 0  # rows computed again after that; not part of prompt_tokens
     requests_processing: int = 0  # now

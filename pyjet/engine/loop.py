@@ -57,6 +57,7 @@ class EngineLoop:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._slot_jobs = SlotJobs(core, core.slot_file_owner, answer, self._post_again)
         self._answer = answer
+        self._started: list[Event] = []  # that nobody was told yet
 
     def post(self, command: Command) -> bool:
         """Hand over a command; False when the loop has ended."""
@@ -99,6 +100,7 @@ class EngineLoop:
     def _take_commands(self) -> bool:
         """Apply what has arrived, waiting only when there is nothing to compute. False: stop."""
         while not self._core.has_work or not self._commands.empty():
+            self._hand_out()
             self._prepare()
             command = self._commands.get()
             if isinstance(command, Stop):
@@ -123,17 +125,22 @@ class EngineLoop:
 
     def _step(self) -> None:
         with self._lock:
-            started, batch = self._core.begin()
-        if started:
-            self._sink(started)
+            self._started, batch = self._core.begin()
         if batch is None:
+            self._hand_out()
             return
-        result = self._stepper.step(batch)
+        result = self._stepper.step(batch, self._hand_out)
         with self._lock:
-            events = self._core.finish(result)
+            self._core.take(result)
             self._slot_jobs.run()
-        if events:
-            self._sink(events)
+
+    def _hand_out(self) -> None:
+        """Events of the step before, and of what has begun. While a step computes nobody waits for this."""
+        with self._lock:
+            events = self._core.settle()
+        started, self._started = self._started, []
+        if events or started:
+            self._sink([*events, *started])
 
     def _fail_everything(self, message: str) -> None:
         with self._lock:

@@ -30,13 +30,23 @@ def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.ND
     x = tokens.astype(np.uint64)
     x += np.uint64(1)
     x *= np.uint64(_GAMMA)
-    x += np.uint64(_mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK))
+    x += np.uint64(noise_state(seed, index))
     shifted = np.empty_like(x)
     for shift, factor in zip((30, 27), _FACTORS, strict=True):
         x ^= np.right_shift(x, np.uint64(shift), out=shifted)
         x *= np.uint64(factor)
     x ^= np.right_shift(x, np.uint64(31), out=shifted)
     return x
+
+
+def noise_state(seed: int, index: int) -> int:
+    """What seed and index have to do with a hash."""
+    return _mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK)
+
+
+def bits_of(state: int, token: int) -> int:
+    """As ``noise_bits``, of one token."""
+    return _mixed(state + (token + 1) * _GAMMA & _MASK)
 
 
 def _mixed(x: int) -> int:

@@ -73,6 +73,8 @@ class Timings(NamedTuple):
     queue_ms: float = 0.0
     swap_ms: float = 0.0  # its pages and state came back from host memory, others made room
     n_preemptions: int = 0  # times that it lost its pages to a more urgent request
+    draft_n: int = 0  # drafts that were verified
+    draft_n_accepted: int = 0  # those of them that were right
 
 
 @dataclass(frozen=True)

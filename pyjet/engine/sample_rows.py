@@ -11,38 +11,55 @@ from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_SAMPLE_TOKENS, SAM
 
 
 class SampleRows:
-    """One record for each sampler, in the order of its rows. A record's counts and biases have their own places."""
+    """One record for each row, in the order of the rows. Its counts, and the biases of a sampler, have their place."""
 
     def __init__(self, max_rows: int) -> None:
         self._samples: Records = np.zeros(max_rows, SAMPLE_DTYPE)
         self._counts: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, COUNT_DTYPE)
         self._biases: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, BIAS_DTYPE)
-        self._samplers: Sequence[Sampler] = ()
+        self._begins = np.arange(max_rows, dtype=np.int32) * MAX_SAMPLE_TOKENS
+        self._layout: list[tuple[Sampler, int]] = []
 
-    def write(self, samplers: Sequence[Sampler]) -> tuple[Records, Records, Records]:
-        """Samples, counts and biases for a StepBatch; they hold until the next call."""
-        self._samplers = samplers
-        for i, sampler in enumerate(samplers):
-            begin = i * MAX_SAMPLE_TOKENS
-            n_biases = len(sampler.biases)
-            self._biases[begin : begin + n_biases] = sampler.biases
-            self._samples[i] = sampler.device_sample
-            self._samples["count_begin"][i] = self._samples["bias_begin"][i] = begin
-            self._samples["n_biases"][i] = n_biases
-            self._samples["seed"][i] = sampler.seed
-        self.update()
-        n = len(samplers)
-        n_entries = n * MAX_SAMPLE_TOKENS
-        return self._samples[:n], self._counts[:n_entries], self._biases[:n_entries]
+    def write(
+        self, samplers: Sequence[Sampler], drafts: Sequence[list[int]] = ()
+    ) -> tuple[Records, Records, Records]:
+        """Samples, counts and biases for a StepBatch; they hold until the next call.
 
-    def update(self) -> None:
+        Each sampler has a row for its next token and one behind each of its ``drafts``, as if these were accepted.
+        """
+        drafts = drafts or [[] for _ in samplers]
+        layout = [(sampler, len(of_sampler)) for sampler, of_sampler in zip(samplers, drafts)]
+        if layout != self._layout:
+            self._write_parameters(layout)
+            self._layout = layout
+        begin = 0
+        for sampler, of_sampler in zip(samplers, drafts):
+            self._write_draws(sampler, of_sampler, begin)
+            begin += 1 + len(of_sampler)
+        n_entries = begin * MAX_SAMPLE_TOKENS
+        return self._samples[:begin], self._counts[:n_entries], self._biases[:n_entries]
+
+    def _write_parameters(self, layout: list[tuple[Sampler, int]]) -> None:
+        """What stays the same while the same sequences have the same numbers of rows."""
+        begin = 0
+        for sampler, n_drafts in layout:
+            end = begin + 1 + n_drafts
+            of_rows = self._samples[begin:end]
+            of_rows[:] = sampler.device_sample
+            of_rows["seed"] = sampler.seed
+            of_rows["count_begin"] = self._begins[begin:end]
+            of_rows["bias_begin"] = first = self._begins[begin]
+            of_rows["n_biases"] = n_biases = len(sampler.biases)
+            self._biases[first : first + n_biases] = sampler.biases
+            begin = end
+
+    def _write_draws(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
         """What is another for every token: its index, and the tokens that are penalised."""
-        if not self._samplers:
-            return
-        n = len(self._samplers)
-        self._samples["index"][:n] = [sampler.index for sampler in self._samplers]
-        for i, sampler in enumerate(self._samplers):
-            if (counts := sampler.counts_after(())) is not None:
-                begin = i * MAX_SAMPLE_TOKENS
-                self._counts[begin : begin + len(counts)] = counts
-                self._samples["n_counts"][i] = len(counts)
+        n_rows = 1 + len(drafts)
+        self._samples["index"][begin : begin + n_rows] = range(sampler.index, sampler.index + n_rows)
+        for i in range(n_rows):
+            if (counts := sampler.counts_after(drafts[:i])) is None:
+                break
+            first = (begin + i) * MAX_SAMPLE_TOKENS
+            self._counts[first : first + len(counts)] = counts
+            self._samples["n_counts"][begin + i] = len(counts)

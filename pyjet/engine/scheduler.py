@@ -1,4 +1,4 @@
-"""Which rows the next step carries: every decoding sequence's next row, and fair prompt chunks beside them."""
+"""Which rows the next step carries: every decoding sequence's next ones, and fair prompt chunks beside them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ def plan(
 ) -> list[tuple[Sequence, int]]:
     """(sequence, rows) of the next step, in slot-independent order.
 
-    Decoding never waits for a prompt, whatever their priorities. Short prompts are read at once. Others get the rows
-    that the budget allows, up to ``chunk_rows`` (0: ``max_rows``) in all: the most urgent ones first, equally urgent
-    ones in equal shares. As long as the budget allows as many rows as there are equally urgent prompts, each of them
-    advances. Whoever reads its tokens again after a preemption counts as a prompt.
+    Decoding sequences have a row and one for each draft that is to be verified. They never wait for a prompt, whatever
+    their priorities. Short prompts are read at once. Others get the rows that the budget allows, up to ``chunk_rows``
+    (0: ``max_rows``) in all: the most urgent ones first, equally urgent ones in equal shares. As long as the budget
+    allows as many rows as there are equally urgent prompts, each of them advances. Whoever reads its tokens again after
+    a preemption counts as a prompt.
     """
     ordered = sorted(sequences, key=lambda s: s.order)
-    rows = [(s, 1) for s in ordered if s.is_decoding]
+    rows = [(s, s.n_rows) for s in ordered if s.is_decoding]
+    n_decoding = sum(n for _, n in rows)
     prompts = [s for s in ordered if not s.is_decoding]
     are_short = sum(s.n_to_read - s.n_cached for s in prompts) <= SHORT
-    room = (max_rows if are_short else chunk_rows or max_rows) - len(rows)
+    room = (max_rows if are_short else chunk_rows or max_rows) - n_decoding
     wanted = min(room, sum(s.rows_within(room) for s in prompts)) if room > 0 else 0
-    return rows + by_urgency(prompts, budget.chunk_rows(len(rows), wanted, are_short=are_short))
+    return rows + by_urgency(prompts, budget.chunk_rows(n_decoding, wanted, are_short=are_short))
 
 
 def by_urgency(prompts: Iterable[Sequence], n_rows: int) -> list[tuple[Sequence, int]]:

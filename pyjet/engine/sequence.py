@@ -12,6 +12,7 @@ from pyjet.engine.request import GenerationRequest, Timings
 from pyjet.engine.sampling import Sampler
 
 if TYPE_CHECKING:
+    from pyjet.engine.guesses import Guesses
     from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind
 
 Clock = Callable[[], float]  # seconds, monotonic
@@ -21,9 +22,10 @@ class Sequence:
     """State of a request since its start. ``n_computed`` rows are in the context; the next row is at that position.
 
     A sequence reads (its prompt; after a preemption that could keep nothing also what it had generated) and then
-    decodes, one token a step. ``n_reached`` is the most rows it ever had in the context, ``longest`` the most it can
-    get. While reading it stops at ``stops``, so that its state there can be kept, and at ``tail_from`` the rows of the
-    prompt begin that are speculative: they leave the state where it is, which saves a step of its own for them.
+    decodes: a step carries its newest token and ``verifying``, drafts of the ones behind it, and as many rows as hold
+    right tokens are in the context afterwards. ``n_reached`` is the most rows it ever had there, ``longest`` the most
+    it can get. While reading it stops at ``stops``, so that its state there can be kept, and at ``tail_from`` the rows
+    of the prompt begin that are speculative: they leave the state where it is, which saves a step of its own for them.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Sequence:
         self.slot = -1
         self.state_slot = -1
         self.pages: list[int] = []  # those it holds, in the order of positions
+        self.longest = longest
         self.page_table = np.zeros(-(-longest // page_tokens), np.int32)
         self.table_version = 0  # changes when entries do; growing does not count
         self.n_covered = 0  # positions below this have a page
@@ -52,6 +55,10 @@ class Sequence:
         self.sampler.accept_prompt(request.prompt)
         self.n_computed = 0
         self.n_pending = 0  # of these rows the last ones, whose state is applied in the next step
+        self.verifying: list[int] = []  # drafts in the step that is planned or computed
+        self.n_draft = 0  # drafts of the MTP block that this step is asked for
+        self.guesses: Guesses | None = None  # what is known about tokens to come; None: nothing is drafted
+        self.n_drafted = self.n_right = 0  # drafts that were verified, and those of them that were right
         self.n_reached = 0
         self.n_cached = 0  # tokens of the prompt that had been computed for others
         self.stops: list[int] = []  # ascending
@@ -80,6 +87,16 @@ class Sequence:
         return self.n_computed - self.n_pending
 
     @property
+    def n_rows(self) -> int:
+        """Of its next step, when it decodes."""
+        return 1 + len(self.verifying)
+
+    @property
+    def n_ahead(self) -> int:
+        """Positions behind the newest token's that can ever be computed: more drafts are of no use."""
+        return self.longest - self.n_tokens
+
+    @property
     def n_tokens(self) -> int:
         """Prompt and answer; the newest token of an answer is not computed yet."""
         return self.n_prompt + len(self.generated)
@@ -93,6 +110,8 @@ class Sequence:
 
     def n_speculative(self, n_rows: int) -> int:
         """How many of the next ``n_rows`` rows are speculative."""
+        if self.is_decoding:
+            return len(self.verifying)
         if self.tail_from is None or self.n_computed + n_rows < self.n_to_read:
             return 0
         return self.n_to_read - max(self.tail_from, self.n_computed)
@@ -133,12 +152,21 @@ class Sequence:
         self.generated.append(token)
 
     def advance(self, n_rows: int) -> int:
-        """``n_rows`` more rows are in the context; how many of them had been there before."""
+        """``n_rows`` more rows of what it reads are in the context; how many of them had been there before."""
         self.n_pending = self.n_speculative(n_rows)
         n_again = min(n_rows, self.n_reached - self.n_computed)
         self.n_computed += n_rows
         self.n_reached = max(self.n_reached, self.n_computed)
         return n_again
+
+    def advance_decoding(self, n_right: int) -> None:
+        """One more row is in the context, behind ``n_right`` drafts of the same step that were right.
+
+        The first row's state is applied, those of drafts wait for the next step. Pages of rows behind it hold nothing.
+        """
+        self.n_pending = n_right
+        self.n_computed += 1
+        self.n_reached = max(self.n_reached, self.n_computed)
 
     def passed_stop(self) -> CheckpointKind | None:
         """What kind of stop the committed rows have come to, which is then done with; None: to none."""
@@ -155,10 +183,14 @@ class Sequence:
         """It holds no pages any more. From ``parked`` it goes on where it was; without, everything is read again.
 
         The last row read is then the one that decoding would have computed next, and rows do not depend on the batch
-        they are in. Nothing is drawn while reading, so the sampler is where it was.
+        they are in. Nothing is drawn while reading, so the sampler is where it was. The MTP block's KV of a row holds
+        the token after it, so it may be that of other tokens where sequences part: drafts are a little worse then.
         """
         self.parked = parked
-        self.n_computed = self.n_pending = 0
+        self.n_computed = self.n_pending = self.n_draft = 0
+        self.verifying = []
+        if self.guesses is not None:
+            self.guesses.forget()
         self.stops, self.tail_from = [], None
         self.n_to_read = self.n_tokens
         self.is_resumed = True
@@ -181,4 +213,6 @@ class Sequence:
             queue_ms=(self.t_started - self.t_queued) * 1e3,
             swap_ms=self.swap_seconds * 1e3,
             n_preemptions=self.n_preemptions,
+            draft_n=self.n_drafted,
+            draft_n_accepted=self.n_right,
         )

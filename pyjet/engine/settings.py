@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.speculation_settings import DRAFT_BLOCK, NO_SPECULATION, SpeculationSettings
 from pyjet.native.config import Device, EngineConfig, Isa, KvType
 
 MIB = 1 << 20
@@ -36,6 +37,7 @@ class EngineSettings:
     slot_similarity: float = 0.1  # share of a prompt that an idle slot must hold to be chosen for it
     step_budget: float = 3.0  # a step with prompt rows may take so many times as long as one that only decodes
     calibrate: bool = True  # measure steps at load; one request alone needs no prices
+    speculation: SpeculationSettings = NO_SPECULATION
     overrides: dict[str, Any] = field(default_factory=dict)  # GGUF metadata, --override-kv
     check_tensors: bool = False
 
@@ -76,6 +78,7 @@ class EngineSettings:
             slot_similarity=self.slot_similarity,
             layout=f"{self.device} {self.kv_type_k} {self.kv_type_v}",
             step_budget=self.step_budget,
+            speculation=self.speculation,
         )
 
     @property
@@ -98,4 +101,6 @@ class EngineSettings:
             kv_type_k=self.kv_type_k,
             kv_type_v=self.kv_type_v,
             profile=self.profile,
+            max_draft=self.speculation.max_draft,
+            draft_vocab=self.speculation.first_blocks * DRAFT_BLOCK,
         )

@@ -42,7 +42,8 @@ class StepCosts:
     a few of them. ``calibrated``: (rows, seconds) of steps measured in advance.
     """
 
-    def __init__(self, calibrated: Iterable[tuple[int, float]] = ()) -> None:
+    def __init__(self, calibrated: Iterable[tuple[int, float]] = (), fresh_steps: int = FRESH_STEPS) -> None:
+        self._fresh_steps = fresh_steps
         self._costs: dict[int, SizeCost] = {}  # by index in SIZES
         self._known: list[int] = []  # its keys in order
         self._n_steps = 0
@@ -107,4 +108,4 @@ class StepCosts:
         return cost.calibrated * nearest.level / nearest.calibrated
 
     def _is_fresh(self, cost: SizeCost) -> bool:
-        return cost.at_step > self._n_steps - FRESH_STEPS
+        return cost.at_step > self._n_steps - self._fresh_steps

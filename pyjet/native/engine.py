@@ -103,9 +103,22 @@ class NativeEngine:
             raise raised[0]
         check_status(self._lib, status)
 
-    def step(self, batch: StepBatch) -> StepResult:
-        """Run the trunk over the batch's rows. The result's arrays hold until the next step."""
-        return self._run(batch, STEP_TRUNK, None)
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        """Run the trunk over the batch's rows. The result's arrays hold until the next step.
+
+        ``meanwhile`` is called once the device computes; nothing of this engine may be called in it. What it raises
+        comes out of here when the step is over.
+        """
+        if meanwhile is None:
+            return self._run(batch, STEP_TRUNK, None)
+        c_out, result = self._outputs.prepare(batch)
+        check_status(self._lib, self._lib.pj_step_start(self._open(), C.byref(batch.c_trunk), C.byref(c_out)))
+        try:
+            meanwhile()
+        finally:
+            check_status(self._lib, self._lib.pj_step_wait(self._open()))
+        result.step_us = c_out.step_us
+        return result
 
     def mtp(self, batch: StepBatch, hidden: Float32Array) -> StepResult:
         """Run the MTP block; ``hidden`` float32[R, n_embd] is the trunk's hidden row before each token."""

@@ -141,6 +141,8 @@ class OutputBuffers:
         self, n_vocab: int, n_embd: int, max_rows: int, max_seqs: int, n_logit_rows: int, allocate: AllocateRows
     ) -> None:
         self._allocate = allocate
+        self._batch: StepBatch | None = None  # of the last step
+        self._prepared: tuple[structs.StepOut, StepResult]
         self._logits = allocate(n_logit_rows, n_vocab)
         self._hidden = allocate(1, n_embd)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
@@ -153,7 +155,13 @@ class OutputBuffers:
         self._draft_probs_address = self._draft_probs.ctypes.data
 
     def prepare(self, batch: StepBatch) -> tuple[structs.StepOut, StepResult]:
-        """The C structure and the views of it that the caller will read."""
+        """The C structure and the views of it that the caller will read; the same ones for the same batch."""
+        if batch is not self._batch:
+            self._prepared = self._prepare(batch)
+            self._batch = batch
+        return self._prepared
+
+    def _prepare(self, batch: StepBatch) -> tuple[structs.StepOut, StepResult]:
         row_flags = batch.row_flags
         n_logits = int(np.count_nonzero(row_flags & (ROW_LOGITS | ROW_SAMPLE)))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))

@@ -243,6 +243,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_engine_destroy": (None, [_ENGINE]),
     "pj_engine_plan": (C.c_int32, [C.POINTER(Model), C.POINTER(Config), C.POINTER(MemoryPlan)]),
     "pj_step": (C.c_int32, [_ENGINE, C.POINTER(StepIn), C.POINTER(StepOut)]),
+    "pj_step_start": (C.c_int32, [_ENGINE, C.POINTER(StepIn), C.POINTER(StepOut)]),
+    "pj_step_wait": (C.c_int32, [_ENGINE]),
     "pj_state_bytes": (C.c_uint64, [_ENGINE]),
     "pj_state_commit": (C.c_int32, [_ENGINE, C.c_int32, C.c_int32]),
     "pj_state_reset": (C.c_int32, [_ENGINE, C.c_int32]),

@@ -7,18 +7,12 @@ from collections.abc import Iterable
 
 from flask import Request
 
-PUBLIC_PATHS = frozenset(
-    {
-        "/health",
-        "/v1/health",
-        "/",
-        "/index.html",
-        "/sw.js",
-        "/manifest.webmanifest",
-        "/_app/version.json",
-        "/build.json",
-    }
+PAGE_PATHS = frozenset(
+    {"/", "/index.html", "/sw.js", "/manifest.webmanifest", "/_app/version.json", "/build.json"}
 )
+"""Where the web page is, whosever it is; the other files of the built-in one are public, too (routes/ui.py)."""
+
+PUBLIC_PATHS = PAGE_PATHS | {"/health", "/v1/health"}
 """Paths without the API prefix that need no key: load balancers and the web page depend on them."""
 
 

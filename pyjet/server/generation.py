@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
 from pyjet.server.merged_streams import MergedStreams
 from pyjet.server.prompts import message_starts
+from pyjet.server.request_log import request_line
 from pyjet.server.writing import Writing
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 """How often a waiting request looks whether its client is still there."""
 
+_log = logging.getLogger(__name__)
 _request_numbers = itertools.count(1)
 
 
@@ -149,6 +152,7 @@ class Job:
             self._open.discard(index)
             yield from self._tell_forced(writing, event)
             event = replace(event, timings=writing.total(event.timings))
+            _log.info(request_line(event))
             rest, result = writing.choice.finish(event)
             if rest is not None:
                 yield rest

@@ -27,6 +27,7 @@ class MetricsText:
         lines += [line for item in _gauges(now, last) for line in _item("gauge", *item)]
         lines += _positions(now.accepted_per_position)
         lines += [line for item in _own(now) for line in _item(*item, prefix="pyjet:")]
+        lines += _own_drafts(now)
         return "\n".join(lines) + "\n"
 
 
@@ -111,6 +112,23 @@ def _positions(accepted: tuple[int, ...]) -> list[str]:
     name = f"llamacpp:{_PER_POSITION}"
     head = [f"# HELP {name} Draft tokens accepted, by position in the draft", f"# TYPE {name} counter"]
     return head + [f'{name}{{position="{index}"}} {count}' for index, count in enumerate(accepted)]
+
+
+def _own_drafts(now: Counters) -> list[str]:
+    """Drafts by where they came from; nothing before the first one."""
+    if not now.draft_tokens:
+        return []
+    drafted = {"mtp": now.draft_tokens_mtp, "lookup": now.draft_tokens_lookup}
+    accepted = {"mtp": now.draft_tokens_mtp_accepted, "lookup": now.draft_tokens_lookup_accepted}
+    return [
+        *_by_source("draft_tokens_total", "Draft tokens proposed, by where they came from", drafted),
+        *_by_source("draft_tokens_accepted_total", "Draft tokens accepted, by where they came from", accepted),
+    ]
+
+
+def _by_source(name: str, help: str, counts: dict[str, int]) -> list[str]:
+    head = [f"# HELP pyjet:{name} {help}", f"# TYPE pyjet:{name} counter"]
+    return head + [f'pyjet:{name}{{source="{source}"}} {count}' for source, count in counts.items()]
 
 
 def _item(kind: str, name: str, help: str, value: float, *, prefix: str = "llamacpp:") -> list[str]:

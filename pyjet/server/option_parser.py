@@ -19,6 +19,7 @@ from pyjet.server.help_text import option_entry
 from pyjet.server.option_table import BY_SPELLING, OPTIONS
 from pyjet.server.option_table_row import Option, Policy
 from pyjet.server.options import ServerOptions
+from pyjet.server.speculation import SpeculationError, check_speculation
 
 
 class OptionError(Exception):
@@ -226,6 +227,10 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
         line.warnings.append("enable_thinking in --chat-template-kwargs works, but --reasoning on|off is the way to go")
     if options.threads_batch > 0 and options.threads_batch != options.threads:
         line.warnings.append("--threads-batch is not used: prompts and generation share their steps, see --threads")
+    try:
+        line.warnings += check_speculation(options)
+    except SpeculationError as error:
+        raise OptionError(f'error while handling argument "{error.option}": {error}\n\n') from None
     if environment.get("AIP_MODE") == "PREDICTION":
         _apply_prediction_mode(options, environment)
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.server.profiles import Profile
 
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
@@ -164,6 +165,9 @@ class ServerOptions:
     spec_draft_backend_sampling: bool = True
     spec_draft_type_k: str = "f16"
     spec_draft_type_v: str = "f16"
+    spec_draft_vocab: int = SpeculationSettings.draft_vocab
+    spec_adaptive: bool | None = None
+    """``None``: adaptive, but with synthetic acceptance not."""
     spec_synth_len: float = 0.0
     spec_synth_rates: list[float] = field(default_factory=list)
     spec_ngram_mod_n_min: int = 48

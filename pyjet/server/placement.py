@@ -13,6 +13,7 @@ from pyjet.native.memory import MIB, human
 from pyjet.server.context_size import ContextPlan, plan_context
 from pyjet.server.device_choice import DeviceChoice, DeviceError, choose_device, is_automatic
 from pyjet.server.options import ServerOptions
+from pyjet.server.speculation import speculation_settings
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def make_settings(options: ServerOptions, model: Model, choice: DeviceChoice, co
         checkpoint_step=options.checkpoint_min_step,
         slot_similarity=options.slot_prompt_similarity,
         step_budget=options.step_budget,
+        speculation=speculation_settings(options),
         overrides=options.override_kv,
         check_tensors=options.check_tensors,
         **more,

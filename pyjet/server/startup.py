@@ -23,6 +23,7 @@ from pyjet.server.placement import place
 from pyjet.server.profiles import check_profiles
 from pyjet.server.service import Service
 from pyjet.server.sleeping_engine import SleepingEngine
+from pyjet.server.speculation import MTP, describe
 
 LoadProgress = Callable[[str, int, int], None]
 
@@ -76,6 +77,7 @@ class Startup:
     def _settings(self, model: Model) -> EngineSettings:
         options = self._options
         _check_rope(options, model.hyperparams.rope_base)
+        check_mtp(options, model)
         placement = place(options, model)
         for note in placement.notes:
             _log.warning(note)
@@ -83,6 +85,8 @@ class Startup:
         _log.info("device: %s (%s)", choice.device, choice.reason)
         _log.info("memory plan: %s", placement.memory)
         _log.info("%d slots, %d tokens each, %d together", settings.n_slots, settings.n_ctx_slot, settings.n_ctx_total)
+        if settings.speculation.is_on:
+            _log.info(describe(settings.speculation))
         return settings
 
     def _start_engine(self, settings: EngineSettings, model: Model) -> EngineProcess:
@@ -137,4 +141,13 @@ def _check_rope(options: ServerOptions, base: float) -> None:
         raise StartupError(
             f"--rope-freq-base {given:g} differs from the model's own {base:g} and would change its answers; "
             "start without it"
+        )
+
+
+def check_mtp(options: ServerOptions, model: Model) -> None:
+    """Raises StartupError when drafts of an MTP block are wanted that the model does not have."""
+    if MTP in options.spec_type and not model.hyperparams.n_nextn:
+        raise StartupError(
+            f"--spec-type {MTP}: {Path(model.path).name} has no MTP block to make drafts with; use a file that kept "
+            "it, an ngram type such as ngram-simple, or start without drafts"
         )

@@ -11,8 +11,9 @@ def timings_json(timings: Timings) -> dict[str, Any]:
     """llama-server's keys and formulas: milliseconds and tokens per second.
 
     The first generated token belongs to the prompt phase, so generation rates cover ``predicted_n - 1`` tokens.
-    Rates without a duration are 0. Once there is a token two keys of our own follow: ``queue_ms``, the wait for a
-    slot, and ``ttft_ms``, the time from the request to that token.
+    Rates without a duration are 0. ``draft_n`` and ``draft_n_accepted`` are there once a draft was verified. Once there
+    is a token two keys of our own follow: ``queue_ms``, the wait for a slot, and ``ttft_ms``, the time from the request
+    to that token.
     """
     steps = max(0, timings.predicted_n - 1)
     numbers = {
@@ -26,6 +27,9 @@ def timings_json(timings: Timings) -> dict[str, Any]:
         "predicted_per_token_ms": timings.predicted_ms / steps if steps else 0.0,
         "predicted_per_second": _per_second(steps, timings.predicted_ms),
     }
+    if timings.draft_n > 0:
+        numbers["draft_n"] = timings.draft_n
+        numbers["draft_n_accepted"] = timings.draft_n_accepted
     if timings.predicted_n > 0:
         numbers["queue_ms"] = float(timings.queue_ms)
         numbers["ttft_ms"] = float(timings.queue_ms + timings.prompt_ms)

@@ -21,7 +21,7 @@ def register(app: Flask, engine: SleepingEngine) -> None:
 
 def _hold(engine: SleepingEngine) -> None:
     rule = request.url_rule
-    if rule is None or rule.endpoint in _WITHOUT_MODEL or rule.endpoint.startswith("ui_"):
+    if rule is None or rule.endpoint in _WITHOUT_MODEL or rule.endpoint.startswith(("ui:", "ui_")):
         return
     try:
         engine.hold()

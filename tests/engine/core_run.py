@@ -21,6 +21,7 @@ from pyjet.engine.request import (
     TokenEvent,
 )
 from pyjet.engine.sampling import Sampler
+from pyjet.engine.speculation import DraftOverride
 from tests.engine.fake_native import LIMITS, N_VOCAB, FakeNative, alone
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -51,10 +52,10 @@ def expected(wanted: GenerationRequest, limits: EngineLimits = LIMITS) -> tuple[
 class Run:
     """A core, a fake and everything that was said about each request."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, draft_override: DraftOverride | None = None, **limits: Any) -> None:
         self.limits = replace(LIMITS, **limits)
         self.native = FakeNative(self.limits)
-        self.core = EngineCore(self.limits, self.native)
+        self.core = EngineCore(self.limits, self.native, draft_override=draft_override)
         self.events: dict[str, list[Event]] = defaultdict(list)
         self.started: list[str] = []
 
@@ -136,6 +137,8 @@ class Run:
         finished = [e for events in self.events.values() for e in events if isinstance(e, FinishedEvent)]
         assert counters.predicted_tokens == sum(e.timings.predicted_n for e in finished)
         assert counters.prompt_tokens == sum(e.timings.prompt_n for e in finished)
+        assert counters.draft_tokens >= sum(e.timings.draft_n for e in finished)
+        assert counters.draft_tokens_accepted == sum(counters.accepted_per_position)
         return finished
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-import zlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from pyjet.engine.client import EngineLimits
 from pyjet.engine.settings import EngineSettings
 from pyjet.native.ops import sample_row
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_RESET, StepBatch, StepResult
+from tests.engine import fake_mtp
+from tests.engine.fake_mtp import FakeMtp, check_drafts, require
 
 N_VOCAB = 48
 LIMITS = EngineLimits(
@@ -33,19 +35,8 @@ LIMITS = EngineLimits(
 )
 
 
-class Violation(AssertionError):
-    """The batch broke a rule of the ABI."""
-
-
-def require(condition: bool, text: str) -> None:
-    if not condition:
-        raise Violation(text)
-
-
 def fake_logits(history: list[int], n_vocab: int = N_VOCAB) -> np.ndarray:
-    """float32[n_vocab] that depends on every token of ``history`` and on nothing else."""
-    seed = zlib.crc32(np.array(history, np.int32).tobytes())
-    return (np.random.default_rng(seed).standard_normal(n_vocab) * 2).astype(np.float32)
+    return fake_mtp.fake_logits(history, n_vocab)
 
 
 class FakeNative:
@@ -57,24 +48,32 @@ class FakeNative:
         self.closed = False
         self.fail_at: int | None = None
         self.delay = 0.0
+        self.answer: Callable[[list[int]], int] | None = None  # the best token after all before it
+        self.step_us: Callable[[int], float] = lambda n_rows: 1.0
         self.steps: list[int] = []  # rows of each step
         self.companies: list[int] = []  # sequences of each step
         self.n_sampled = self.n_unsettled = 0  # rows
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
-        self.pages = np.full((n_pages, limits.page_tokens), -1, np.int64)
+        # A page has its tokens, and those that the MTP block knows of.
+        self.contents = np.full((n_pages, 2, limits.page_tokens), -1, np.int64)
+        self.pages = self.contents[:, 0]
+        self.mtp = FakeMtp(limits, self.contents[:, 1])
         self.states: list[list[int]] = [[] for _ in range(limits.n_state_slots)]
         self.pending: list[list[int]] = [[] for _ in range(limits.n_state_slots)]  # rows that wait to be accepted
         self.state_bytes = 4 * (1 + limits.n_ctx_slot)
-        self.page_bytes = self.pages[0].nbytes
+        self.page_bytes = self.contents[0].nbytes
         self.host_allocated = 0
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        if meanwhile is not None:
+            meanwhile()
         if self.gate is not None:
             self.gate.acquire()
         if self.fail_at is not None and len(self.steps) >= self.fail_at:
             raise RuntimeError("the device fell off the bus")
         time.sleep(self.delay)
         self._check(batch)
+        self.mtp.begin(batch)
         self.steps.append(len(batch.tokens))
         self.companies.append(len(batch.seqs))
         argmax, sampled = np.full((2, len(batch.tokens)), -1, np.int32)
@@ -85,7 +84,8 @@ class FakeNative:
         ]
         hidden = np.empty((0, 1), np.float32)
         rows = np.array(logits, np.float32).reshape(-1, self.limits.n_vocab)
-        return StepResult(rows, hidden, argmax, sampled, 1.0)
+        step_us = self.step_us(len(batch.tokens))
+        return StepResult(rows, hidden, argmax, sampled, step_us, self.mtp.drafts, self.mtp.probs)
 
     def _check(self, batch: StepBatch) -> None:
         n = len(batch.tokens)
@@ -100,12 +100,14 @@ class FakeNative:
         require(sum(int(s["n_rows"]) for s in batch.seqs) == n, "rows that belong to no sequence")
         n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
         require(len(batch.samples) == n_sampled, f"{len(batch.samples)} samples for {n_sampled} rows")
+        check_drafts(batch, self.limits)
         require(bool((batch.tokens >= 0).all() and (batch.tokens < self.limits.n_vocab).all()), "token ids")
 
     def _written_pages(self, batch: StepBatch, seq: np.void, table: list[int]) -> set[int]:
         first = int(batch.positions[seq["row_begin"]])
         size = self.limits.page_tokens
-        return {table[position // size] for position in range(first, first + int(seq["n_rows"]))}
+        n = int(seq["n_rows"] + seq["n_draft"])
+        return {table[position // size] for position in range(first, first + n)}
 
     def _run(
         self, batch: StepBatch, index: int, seq: dict[str, int], argmax: np.ndarray, sampled: np.ndarray
@@ -117,7 +119,7 @@ class FakeNative:
         require(0 <= seq["n_spec"] <= min(seq["n_rows"], self.limits.max_spec), "n_spec")
         state = list(self.states[slot])
         table = batch.page_table[seq["page_begin"] : seq["page_begin"] + seq["n_pages"]]
-        logits = []
+        logits, guesses = [], []
         for row in range(seq["row_begin"], seq["row_begin"] + seq["n_rows"]):
             position, size = int(batch.positions[row]), self.limits.page_tokens
             require(int(batch.row_seq[row]) == index, "row_seq")
@@ -126,7 +128,7 @@ class FakeNative:
             state.append(int(batch.tokens[row]))
             self.pages[table[position // size], position % size] = batch.tokens[row]
             require(self.pages[table].reshape(-1)[: position + 1].tolist() == state, "pages and state disagree")
-            values = fake_logits(state, self.limits.n_vocab) if batch.row_flags[row] else None
+            values = self._logits(state) if batch.row_flags[row] else None
             if batch.row_flags[row] & ROW_ARGMAX:
                 argmax[row] = int(np.argmax(values))
             if batch.row_flags[row] & ROW_SAMPLE:
@@ -134,9 +136,18 @@ class FakeNative:
             if batch.row_flags[row] & (ROW_LOGITS | ROW_SAMPLE):
                 is_written = sampled[row] < 0 or batch.row_flags[row] & ROW_LOGITS
                 logits.append(values if is_written else np.full_like(values, np.nan))
+            guesses.append(-1 if values is None else int(sampled[row] if sampled[row] >= 0 else np.argmax(values)))
+        if batch.row_next is not None:
+            self.mtp.run(batch, index, state, guesses)
         n_committed = len(state) - seq["n_spec"]
         self.states[slot], self.pending[slot] = state[:n_committed], state[n_committed:]
         return logits
+
+    def _logits(self, history: list[int]) -> np.ndarray:
+        values = fake_logits(history, self.limits.n_vocab)
+        if self.answer is not None:
+            values[self.answer(history)] = 100.0
+        return values
 
     def _sample(self, batch: StepBatch, row: int, logits: np.ndarray) -> int:
         n_before = int(np.count_nonzero(batch.row_flags[:row] & ROW_SAMPLE))
@@ -174,16 +185,16 @@ class FakeNative:
         self.states[slot], self.pending[slot] = numbers[1 : 1 + numbers[0]].tolist(), []
 
     def pages_copy(self, from_pages: list[int], to_pages: list[int]) -> None:
-        self.pages[to_pages] = self.pages[from_pages]
+        self.contents[to_pages] = self.contents[from_pages]
 
     def pages_read(self, pages: list[int], out: np.ndarray | None = None) -> np.ndarray:
         data = np.empty((len(pages), self.page_bytes), np.uint8) if out is None else out
-        data[:] = self.pages[pages].view(np.uint8)
+        data[:] = self.contents[pages].reshape(len(pages), -1).view(np.uint8)
         return data
 
     def pages_write(self, pages: list[int], data: np.ndarray) -> None:
         require(data.shape == (len(pages), self.page_bytes), f"pages of {data.shape}")
-        self.pages[pages] = np.ascontiguousarray(data).view(np.int64)
+        self.contents[pages] = np.ascontiguousarray(data).view(np.int64).reshape(len(pages), 2, -1)
 
     def host_memory(self, n_bytes: int) -> np.ndarray:
         self.host_allocated += n_bytes
@@ -227,7 +238,7 @@ class DyingNative(FakeNative):
         super().__init__(limits)
         self.at = at
 
-    def step(self, batch: StepBatch) -> StepResult:
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         if len(self.steps) >= self.at:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(batch)
+        return super().step(batch, meanwhile)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from pytest import approx
 
 from pyjet.assets import default_model_path
-from pyjet.engine.calibration import MOST_SECONDS, ROWS, calibrate
+from pyjet.engine.calibration import DRAFT_ROWS, MOST_SECONDS, ROWS, calibrate, calibrate_drafts
+from pyjet.engine.client import EngineLimits
 from pyjet.engine.local import LocalEngine
 from pyjet.engine.settings import EngineSettings
+from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.engine.step_budget import MAX_PAUSE
 from pyjet.native.step import StepBatch, StepResult
 from tests.engine.core_run import Run, expected, request
 from tests.engine.fake_native import LIMITS, FakeNative
-from tests.engine.h200_steps import H200
+from tests.engine.h200_steps import DRAFTS, H200
 from tests.engine.h200_steps import LIMITS as H200_LIMITS
 
 
@@ -38,6 +42,27 @@ def test_steps_keep_the_rules_and_harm_nobody_who_comes_later() -> None:
     run.submit(request())
     run.drain()
     assert run.tokens("a") == expected(request())[0]
+
+
+def drafting(**speculation: object) -> EngineLimits:
+    return replace(LIMITS, max_spec=7, max_rows=64, n_ctx_slot=60, speculation=SpeculationSettings(**speculation))
+
+
+@pytest.mark.parametrize("limits", [drafting(mtp=True), drafting(mtp=True, n_max=1), drafting(lookup=True)])
+def test_steps_with_drafts_keep_the_rules_too(limits: EngineLimits) -> None:
+    native = FakeNative(limits)
+    assert len(calibrate_drafts(native, limits)) == (3 if limits.speculation.mtp else 0)
+    assert {n for n, _ in calibrate(native, limits)} == {n for n in (*ROWS, *DRAFT_ROWS) if n <= 60}
+
+
+def test_drafts_have_prices_of_their_own() -> None:
+    limits = replace(H200_LIMITS, max_spec=7, speculation=SpeculationSettings(mtp=True, n_max=7))
+    prices = calibrate_drafts(H200(), limits)
+    assert [price * 1e3 for price in prices] == approx(DRAFTS)
+    with_kv = dict(calibrate(H200(), limits, prices[0]))
+    without = dict(calibrate(H200(), H200_LIMITS))
+    assert {n: with_kv[n] for n in without if n in with_kv} == approx(without), "steps cost what they cost without"
+    assert calibrate_drafts(H200(), replace(limits, n_ctx_slot=3)) == (), "no room to draft"
 
 
 def test_a_small_context_limits_the_rows() -> None:

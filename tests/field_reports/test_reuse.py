@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from pyjet.engine.local import LocalEngine
+from pyjet.engine.speculation_settings import NO_SPECULATION, SpeculationSettings
 from tests.field_reports.force import CHAT, MESSAGES, tool
 from tests.server.live import open_request, read_until, serving
 from tests.server.real import has_library, tiny_engine, tiny_service
@@ -21,9 +22,10 @@ SYSTEM = f"You are a careful assistant. {RULES}"
 WEATHER = tool("get_weather", ("city",), city={"type": "string"})
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[LocalEngine]:
-    with tiny_engine() as engine:
+@pytest.fixture(scope="module", params=[NO_SPECULATION, SpeculationSettings(mtp=True, lookup=True)],
+                ids=["without drafts", "with drafts"])  # fmt: skip
+def engine(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
+    with tiny_engine(speculation=request.param) as engine:
         yield engine
 
 

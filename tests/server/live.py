@@ -11,18 +11,27 @@ from typing import Any
 
 from pyjet.server.app import create_app
 from pyjet.server.http import HttpServer
+from pyjet.server.options import ServerOptions
 from pyjet.server.service import Service
 
 
 @contextmanager
 def serving(service: Service) -> Iterator[int]:
     """Serve until the block ends; the value is the port."""
-    service.options.host, service.options.port = ["127.0.0.1"], 0
-    server = HttpServer(create_app(service, service.options), service.options)
+    with running(service.options) as server:
+        server.app = create_app(service, service.options)
+        yield server.port
+
+
+@contextmanager
+def running(options: ServerOptions) -> Iterator[HttpServer]:
+    """A server that says that its model is loading, until it gets another application."""
+    options.host, options.port = ["127.0.0.1"], 0
+    server = HttpServer(create_app(None, options), options)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        yield server.port
+        yield server
     finally:
         server.stop()
         thread.join(10)

@@ -27,7 +27,7 @@ def peer_options() -> list[tuple[list[str], str, str]]:
 PEER = peer_options()
 OURS = {
     "--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio", "--agents", "--step-budget", "--alias-profile",
-    "--alias-profiles",
+    "--alias-profiles", "--spec-draft-vocab", "--spec-adaptive",
 }  # fmt: skip
 
 SAMPLES = {
@@ -49,7 +49,7 @@ SAMPLES = {
     "--spec-draft-sampling": "probabilistic",
     "--spec-draft-type-k": "f16",
     "--spec-draft-type-v": "f16",
-    "--spec-type": "none",
+    "--spec-type": "ngram-simple",
     "--adaptive-decay": "0.5",
     "--control-vector-layer-range": "1 2",
     "--samplers": "top_k;temp",
@@ -70,8 +70,6 @@ SAMPLES = {
     "--mirostat": "0",
     "--dry-multiplier": "0",
     "--top-nsigma": "-1",
-    "--spec-synth-len": "0",
-    "--spec-synth-rates": "",
     "--reasoning-budget": "-1",
     "--sleep-idle-seconds": "-1",
     "--grammar": "",
@@ -86,14 +84,13 @@ NEEDS_FILE = {
 }  # fmt: skip
 PARTNERS = {"--ssl-key-file": ["--ssl-cert-file", "c.pem"], "--ssl-cert-file": ["--ssl-key-file", "k.pem"]}
 UNAVAILABLE = {  # options whose every useful value needs something that is not built
-    "--spec-default": None,
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
     "--grammar": "root ::= x",
     "--json-schema": "{}",
     "--lora": "a.gguf",
     "--lora-scaled": "a.gguf:0.5",
-    "--spec-type": "draft-mtp",
+    "--spec-type": "draft-simple",
     "--cache-type-k": "q4_0",
     "--cache-type-v": "bf16",
     "--split-mode": "row",
@@ -109,6 +106,7 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--agents": "256",
     "--rope-scaling": "yarn",
     "--spec-synth-len": "2",
+    "--spec-synth-rates": "0.5",
 }
 
 

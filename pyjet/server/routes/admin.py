@@ -20,6 +20,7 @@ from pyjet.server.metrics import CONTENT_TYPE as METRICS_TYPE
 from pyjet.server.metrics import MetricsText
 from pyjet.server.model_list import models
 from pyjet.server.service import BUILD_INFO
+from pyjet.server.speculation import is_enabled
 
 if TYPE_CHECKING:
     from pyjet.engine.client import SlotView
@@ -141,7 +142,7 @@ def slot_json(service: Service, slot: SlotView) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "id": slot.id,
         "n_ctx": slot.n_ctx,
-        "speculative": False,
+        "speculative": is_enabled(service.options.spec_type),
         "is_processing": slot.is_processing,
     }
     if slot.id_task < 0:

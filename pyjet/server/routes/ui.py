@@ -1,10 +1,9 @@
-"""The web page: one small built-in page, or the user's static files. Needs no model, so it works while loading."""
+"""The web page: the built-in one, or the user's static files. Needs no model, so it works while loading."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from importlib.resources import files
+from urllib.parse import unquote
 
 from flask import Flask, Request, Response, request
 from werkzeug.security import safe_join
@@ -13,71 +12,73 @@ from werkzeug.utils import send_file
 from pyjet.server import auth
 from pyjet.server.errors import not_found
 from pyjet.server.options import ServerOptions
+from pyjet.server.static_page import StaticFile, static_files
 
 _PAGE_HEADERS = {
-    "Cache-Control": "no-cache",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Opener-Policy": "same-origin",
-}
-_WORKER = "self.addEventListener('install', () => self.skipWaiting());\n"
-_UNREGISTER = (
-    "self.addEventListener('install', () => self.skipWaiting());\n"
-    "self.addEventListener('activate', () => self.registration.unregister());\n"
-)
-_MANIFEST = '{"name":"pyjet","short_name":"pyjet","start_url":"./","display":"standalone","icons":[]}'
-_VERSION = '{"version":"1"}'
-
-_ASSETS = {
-    "/sw.js": (_WORKER, "text/javascript; charset=utf-8"),
-    "/manifest.webmanifest": (_MANIFEST, "application/manifest+json"),
-    "/_app/version.json": (_VERSION, "application/json; charset=utf-8"),
-    "/build.json": (_VERSION, "application/json; charset=utf-8"),
+    # nothing from elsewhere, nothing inline, and no other site may put the page into a frame
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
 }
 
 
 def register(app: Flask, options: ServerOptions) -> None:
-    """Add the page and its assets, or the files of ``--path``."""
-    app.add_url_rule("/sw.js", "ui_worker", lambda: _asset("/sw.js", options))
-    if not options.ui:
-        return
-    if options.path:
-        root = os.path.abspath(options.path)
-        app.add_url_rule("/", "ui_index", lambda: _file(root, "index.html"))
-        app.add_url_rule("/<path:name>", "ui_file", lambda name: _file(root, name))
-        return
-    for path in ("/", "/index.html"):
-        app.add_url_rule(path, f"ui_page:{path}", _page)
-    for path in _ASSETS.keys() - {"/sw.js"}:
-        app.add_url_rule(path, f"ui_asset:{path}", lambda path=path: _asset(path, options))
+    """Add the page and its files, or the files of ``--path``."""
+    if options.ui and options.path:
+        _add_folder(app, os.path.abspath(options.path))
+    elif options.ui:
+        for path, file in static_files().items():
+            app.add_url_rule(path, f"ui:{path}", lambda path=path, file=file: _answer(path, file))
+    else:
+        app.add_url_rule("/sw.js", "ui_worker", _worker)
 
 
 def serves(request: Request, options: ServerOptions) -> bool:
-    """Whether the request is for the built-in page or its assets: public, and answered while the model loads."""
+    """Whether the request is for the page or its files: public, and answered while the model loads."""
     if request.method not in ("GET", "HEAD"):
         return False
-    is_page = options.ui and request.path in ("/", "/index.html")
-    return is_page or (request.path in auth.PUBLIC_PATHS and request.path in _ASSETS)
+    if options.ui and not options.path:
+        return request.path in static_files()
+    return request.path in auth.PAGE_PATHS
 
 
-def _page() -> Response:
-    source = files("pyjet.server").joinpath("static").joinpath("index.html").read_bytes()
-    tag = f'"{hashlib.sha256(source).hexdigest()[:16]}"'
-    headers = {**_PAGE_HEADERS, "ETag": tag}
-    if request.headers.get("If-None-Match") == tag:
+def _answer(path: str, file: StaticFile) -> Response:
+    zipped = request.accept_encodings["gzip"] > 0
+    tag = f"{file.tag}-gzip" if zipped else file.tag
+    headers = {"ETag": f'"{tag}"', "Cache-Control": file.cache_control, "Vary": "Accept-Encoding"}
+    headers["X-Content-Type-Options"] = "nosniff"
+    if path in ("/", "/index.html"):
+        headers |= _PAGE_HEADERS
+    if request.if_none_match.contains_weak(tag):
         return Response(b"", 304, headers)
-    return Response(source, 200, headers, content_type="text/html; charset=utf-8")
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.compressed if zipped else file.content, 200, headers, content_type=file.content_type)
 
 
-def _asset(path: str, options: ServerOptions) -> Response:
-    text, content_type = _ASSETS[path]
-    if path == "/sw.js" and (not options.ui or options.path):
-        text = _UNREGISTER
-    return Response(text, 200, {"Cache-Control": "no-cache"}, content_type=content_type)
+def _worker() -> Response:
+    """Clears up what an earlier page's service worker left at this address."""
+    return _answer("/sw.js", static_files()["/sw.js"])
+
+
+def _add_folder(app: Flask, root: str) -> None:
+    def worker() -> Response:
+        return _file(root, "sw.js") if os.path.isfile(os.path.join(root, "sw.js")) else _worker()
+
+    app.add_url_rule("/", "ui_index", lambda: _file(root, "index.html"))
+    app.add_url_rule("/sw.js", "ui_worker", worker)
+    app.add_url_rule("/<path:name>", "ui_file", lambda name: _file(root, unquote(name)))
 
 
 def _file(root: str, name: str) -> Response:
+    if name.endswith("/"):
+        name += "index.html"
     path = safe_join(root, name)
-    if path is None or not os.path.isfile(path):
+    if path is None or "\0" in path or not os.path.isfile(path):
         raise not_found()
     real_root = os.path.realpath(root)
     if os.path.commonpath([os.path.realpath(path), real_root]) != real_root:  # a link that leads outside

@@ -1,0 +1,86 @@
+"""How many drafts the MTP block makes in a step, and whether it takes part in it at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+
+from pyjet.engine.draft_policy import Company, DraftPolicy
+from pyjet.engine.guesses import Guesses
+
+REPLAN_STEPS = 4  # it is thought over so often, and when sequences come or go
+NEWEST = 0.1  # part of the newest thought in the mean of all
+PROBE_STEPS = 32  # in a row without drafts, before some are made to see whether they would be right by now
+PROBE_DRAFTS = 2
+WARM_STEPS = 64  # in a row without drafts, before its KV is no longer kept up to date
+RUN = 0.5  # a lookup whose last draft is so likely to be right goes on, and needs no other drafts
+
+
+class DraftDepth:
+    """The number that makes most tokens per second, ``most`` at most; once in a while some to learn from.
+
+    Drafts cost time even when they are not verified, so when they do not pay there are none. KV that was not kept up
+    to date has gaps then; they only make the next drafts a little worse.
+    """
+
+    def __init__(self, policy: DraftPolicy, most: int) -> None:
+        self._policy = policy
+        self._most = most
+        self._best = min(1, most)
+        self._rates = [0.0] * (most + 1)  # tokens per second with each number
+        self._n_steps = self._n_replans = self._n_resting = self._n_sequences = 0
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its KV is worth keeping up to date."""
+        return self._most > 0 and self._n_resting < WARM_STEPS
+
+    @property
+    def latest(self) -> int:
+        """The number that was best the last time that anyone decoded."""
+        return self._best
+
+    def choose(self, guesses: Items[Guesses], company: Company, room: int) -> int:
+        """For the next step of these sequences."""
+        if not self._most:
+            return 0
+        if self._n_sequences != len(guesses):
+            self._n_sequences, self._n_replans, self._n_steps = len(guesses), 0, 0
+        if self._n_steps % REPLAN_STEPS == 0:
+            self._replan(guesses, company, room)
+        self._n_steps += 1
+        depth = self._best
+        self._n_resting = 0 if depth else self._n_resting + 1
+        is_probe = self._n_resting and self._n_resting % PROBE_STEPS == 0
+        return min(PROBE_DRAFTS, self._most) if is_probe else depth
+
+    def _replan(self, guesses: Items[Guesses], company: Company, room: int) -> None:
+        """Speeds with each number of drafts, as they are now, become part of their means."""
+        runs = [each.lookup.chances for each in guesses if is_run(each)]
+        others = [self._chances(each) for each in guesses if not is_run(each)]
+        if not others:
+            self._best = 0
+            return
+        rates = self._policy.rates(others, runs, company, room)
+        self._n_replans += 1
+        part = max(NEWEST, 1.0 / self._n_replans)
+        self._rates = [old + part * (new - old) for old, new in zip(self._rates, rates)]
+        self._best = max(range(len(rates)), key=self._rates.__getitem__)
+
+    def _chances(self, guesses: Guesses) -> list[float]:
+        """Of the drafts that are there, and of as many more as there can be.
+
+        Those that are there say how sure the block is of each, which is what makes it worth to have more of them than
+        are verified on average.
+        """
+        chances, acceptance = list(guesses.mtp.chances), guesses.acceptance
+        n = len(chances)
+        rate = acceptance.rates[max(0, n - 1)]
+        for position in range(n, self._most):
+            rate = acceptance.rate_after(rate, position) if position else rate
+            chances.append((chances[-1] if chances else 1.0) * rate)
+        return chances
+
+
+def is_run(guesses: Guesses) -> bool:
+    """Whether a lookup is in the middle of something that was copied from before: it goes on without other drafts."""
+    return guesses.source == "lookup" and guesses.lookup.chances[-1] > RUN

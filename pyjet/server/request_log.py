@@ -1,0 +1,35 @@
+"""One line of the log for each request that has ended."""
+
+from __future__ import annotations
+
+from pyjet.engine.request import FinishedEvent, Timings
+
+
+def request_line(event: FinishedEvent) -> str:
+    """What a request cost: its prompt, its answer and, where there were any, its drafts."""
+    timings = event.timings
+    parts = [f"slot {event.slot}: {event.reason}", _prompt(timings), _answer(timings)]
+    if timings.draft_n:
+        parts.append(_drafts(timings))
+    return "; ".join(parts)
+
+
+def _prompt(timings: Timings) -> str:
+    reused = f" and {timings.cache_n} reused" if timings.cache_n else ""
+    return f"prompt {timings.prompt_n} tokens{reused} in {timings.prompt_ms:.1f} ms"
+
+
+def _answer(timings: Timings) -> str:
+    steps = timings.predicted_n - 1
+    rate = f", {1e3 * steps / timings.predicted_ms:.1f} tokens/s" if steps > 0 and timings.predicted_ms > 0 else ""
+    return f"answer {timings.predicted_n} tokens{rate}"
+
+
+def _drafts(timings: Timings) -> str:
+    """Every step gives the accepted drafts and one token more."""
+    steps = max(1, timings.predicted_n - timings.draft_n_accepted)
+    share = timings.draft_n_accepted / timings.draft_n
+    return (
+        f"drafts {timings.draft_n_accepted} of {timings.draft_n} right ({share:.0%}), "
+        f"{timings.predicted_n / steps:.2f} tokens a step"
+    )

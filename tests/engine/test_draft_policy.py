@@ -1,0 +1,139 @@
+"""How many drafts pay: against trying all numbers, and on prices with cliffs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytest import approx
+
+from pyjet.engine.acceptance import (
+    BELIEFS,
+    CONFIDENCES,
+    FIRST_MATCH,
+    MATCHES,
+    N_CELLS,
+    Acceptance,
+    Counts,
+    confidence_cell,
+    match_cell,
+)
+from pyjet.engine.draft_costs import RESTS, DraftCosts
+from pyjet.engine.draft_policy import BETTER, Company, DraftPolicy
+from pyjet.engine.step_costs import SIZES, StepCosts
+
+ROWS = SIZES[:16]
+
+
+def policy(seconds: list[float], passes: tuple[float, ...] = (0.0, 0.0, 0.0)) -> DraftPolicy:
+    """``seconds`` of steps of ROWS."""
+    return DraftPolicy(StepCosts(zip(ROWS, seconds)), DraftCosts(passes))
+
+
+def flat(edge: int) -> list[float]:
+    """Steps of up to ``edge`` rows take 10 ms, others 20 ms."""
+    return [0.01 if n <= edge else 0.02 for n in ROWS]
+
+
+def test_rows_that_cost_nothing_are_all_taken_up_to_the_edge() -> None:
+    chances = [[0.9, 0.8, 0.7], [0.5, 0.2, 0.1]]
+    assert policy(flat(4)).cut(chances, Company(2), 10, RESTS).lengths == [2, 0]
+    assert policy(flat(6)).cut(chances, Company(2), 10, RESTS).lengths == [3, 1]
+    assert policy(flat(8)).cut(chances, Company(2), 10, RESTS).lengths == [3, 3]
+    assert policy(flat(8)).cut(chances, Company(2), 3, RESTS).lengths == [3, 0], "no more than there is room for"
+
+
+def test_a_cliff_is_passed_when_enough_is_behind_it() -> None:
+    certain = [[1.0] * 7]
+    assert policy(flat(2)).cut(certain, Company(1), 10, RESTS).lengths == [7], "8 tokens in 20 ms, not 2 in 10"
+    assert policy(flat(2)).cut([[0.9, 0.3, 0.1]], Company(1), 10, RESTS).lengths == [1]
+
+
+def test_beside_a_prompt_a_draft_costs_a_row_of_it() -> None:
+    linear = [0.01 + 0.001 * n for n in ROWS]
+    assert policy(linear).cut([[0.2, 0.02]], Company(1, 19), 10, RESTS).lengths == [1]
+    assert policy(linear).cut([[0.04, 0.02]], Company(1, 19), 10, RESTS).lengths == [0]
+
+
+CHANCES = st.lists(st.lists(st.floats(0.01, 1.0), max_size=3), min_size=1, max_size=3)
+
+
+@settings(deadline=None)
+@given(CHANCES, st.lists(st.floats(0.0, 0.01), min_size=16, max_size=16), st.integers(0, 6), st.integers(-1, 3))
+def test_no_other_numbers_give_more_tokens(rates: list, increments: list, room: int, n_draft: int) -> None:
+    chances = []
+    for each in rates:
+        chances.append([])
+        for rate in each:
+            chances[-1].append(rate * (chances[-1][-1] if chances[-1] else 1.0))
+    seconds = [0.01 + sum(increments[: i + 1]) for i in range(16)]
+    tried, passes = policy(seconds, (0.001, 0.002, 0.001)), DraftCosts((0.001, 0.002, 0.001))
+    costs = StepCosts(zip(ROWS, seconds))
+    cut = tried.cut(chances, Company(len(chances)), room, n_draft)
+
+    def rate_of(lengths: tuple[int, ...]) -> float:
+        tokens = len(chances) + sum(sum(each[:n]) for each, n in zip(chances, lengths))
+        return tokens / (costs.seconds(len(chances) + sum(lengths)) + passes.seconds(n_draft))
+
+    lengths = product(*(range(len(each) + 1) for each in chances))
+    best = max(rate_of(each) for each in lengths if sum(each) <= room)
+    assert sum(cut.lengths) <= room
+    assert cut.rate == approx(rate_of(tuple(cut.lengths)))
+    assert cut.rate * BETTER**6 >= best * (1 - 1e-9)
+
+
+def test_speeds_with_each_number_of_drafts() -> None:
+    tried = policy(flat(8), (0.0, 0.001, 0.001))
+    rates = tried.rates([[0.9, 0.8]], [], Company(1), 10)
+    assert rates == approx([1 / 0.01, 1.9 / 0.011, 2.7 / 0.012])
+    with_run = tried.rates([[0.5, 0.1]], [[1.0, 1.0]], Company(2), 10)
+    assert with_run == approx([4 / 0.01, 4.5 / 0.011, 4.6 / 0.012])
+
+
+def test_prices_of_drafts_are_learned_from_steps_that_differ() -> None:
+    true = (0.0005, 0.002, 0.001)
+    costs = DraftCosts((0.0, 0.0001, 0.0001))
+    for i in range(600):
+        n_draft = (RESTS, 0, 1, 3)[i % 4]
+        parts = (n_draft > RESTS, n_draft > 0, max(0, n_draft - 1))
+        hiccup = 0.5 if i % 50 == 0 else 0.0
+        costs.observe(4, n_draft, 0.01 + sum(price * n for price, n in zip(true, parts)) + hiccup)
+    assert costs.seconds(1) == approx(0.0025, rel=0.1)
+    assert costs.seconds(3) == approx(0.0045, rel=0.1)
+    assert costs.seconds(RESTS) == 0.0
+
+
+def test_prices_stay_while_nothing_differs() -> None:
+    costs = DraftCosts((0.0, 0.002, 0.001))
+    for seconds in (0.01, 0.02, 0.03, 0.04):
+        costs.observe(4, 2, seconds)
+        costs.observe(8, 1, 2 * seconds)
+    assert costs.seconds(2) == approx(0.003)
+    assert DraftCosts((), row_seconds=0.01).seconds(1) > 0.0, "before anything is known they are not free"
+
+
+def test_kinds_of_drafts_have_cells_of_their_own() -> None:
+    probabilities = (0.0, *CONFIDENCES, 1.0)
+    confident = [confidence_cell(p, position) for position in (0, 1, 6) for p in probabilities]
+    matched = [match_cell(n, position) for n in (1, *MATCHES, 99) for position in (0, 3)]
+    assert len(set(confident)) == 2 * (len(CONFIDENCES) + 1)
+    assert min(confident) == 7 and max(confident) < FIRST_MATCH <= min(matched)
+    assert max(matched) == N_CELLS - 1 and len(BELIEFS) == N_CELLS
+    assert match_cell(3, 3) == match_cell(6, 0), "drafts that were right are part of the match"
+
+
+def test_acceptance_follows_what_happens() -> None:
+    seen = Counts()
+    one, other = Acceptance(seen), Acceptance(seen)
+    for _ in range(60):
+        one.add(0, False)
+    assert one.rates[0] < 0.1
+    assert other.rates[0] == BELIEFS[0] and one.rates[1] == BELIEFS[1]
+    assert Acceptance(seen).rates[0] < 0.35, "who comes next expects what others saw"
+    for _ in range(50):
+        one.add(0, True)
+    assert one.rates[0] > 0.6
+    for i in range(400):
+        one.add(0, i % 4 > 0)
+    assert one.rates[0] == approx(0.75, abs=0.06)
