@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import threading
 import time
@@ -58,15 +59,19 @@ def server_url(options: tuple[str, ...]) -> str:
         return "http://127.0.0.1:8080"
     host = settings.host[0] if settings.host else "127.0.0.1"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
-    return f"http://{host}:{settings.port}{settings.api_prefix}"
+    scheme = "https" if settings.ssl_cert_file else "http"
+    return f"{scheme}://{host}:{settings.port}{settings.api_prefix}"
 
 
 def print_example(url: str, timeout_s: float = 600) -> None:
     """Wait until the server is healthy, then print the example."""
     deadline = time.monotonic() + timeout_s
+    # whether it answers is all that matters here, and a certificate is seldom made for 127.0.0.1
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
+            with urllib.request.urlopen(f"{url}/health", timeout=5, context=anybody):
                 print(EXAMPLE.format(url=url), flush=True)
                 return
         except (urllib.error.URLError, OSError):

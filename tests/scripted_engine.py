@@ -147,7 +147,7 @@ class ScriptedEngine:
                 running.cancelled.set()
                 self._lock.notify_all()
 
-    def slots(self) -> list[SlotView]:
+    def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         with self._lock:
             busy = {r.slot: r for r in self._running.values() if r.slot >= 0}
             return [self._slot_view(i, busy.get(i)) for i in range(self._limits.n_slots)]

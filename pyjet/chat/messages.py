@@ -86,6 +86,7 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
         tools=tools,
         tool_choice=tool_choice,
         parse_tools=parse_tools_now,
+        has_unknown_calls=parsing and tools_active and template.call_format == "content_only",
         parallel_tool_calls=field(body, "parallel_tool_calls", bool, template.caps["supports_parallel_tool_calls"]),
         prefill_content=continuation.content if continuation and continuation.part == "content" else "",
         prefill_reasoning=continuation.reasoning if continuation else "",

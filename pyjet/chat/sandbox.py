@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import jinja2
@@ -74,8 +74,20 @@ def _repeats(sequence: Any, count: Any) -> bool:
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None,
             separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
-    """JSON as the templates' authors tested it: no HTML escapes, key order kept, spaces after `,` and `:`."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    """JSON as the templates' authors tested it: no HTML escapes, key order kept, spaces after `,` and `:`.
+
+    What filters such as `map` leave behind counts as a list, and a missing value as null.
+    """
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys,
+                      default=_json_form)
+
+
+def _json_form(value: Any) -> Any:
+    if isinstance(value, jinja2.Undefined):
+        return None
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"an object of type {type(value).__name__} has no JSON form")
 
 
 def _raise_exception(message: Any = "") -> NoReturn:

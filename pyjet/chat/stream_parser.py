@@ -28,6 +28,7 @@ _XML_CALL: Pattern = (_CALL_TAG, SPACE, "<function=", NAME, ">")
 _BARE_CALL: Pattern = ("<function=", NAME, ">")
 _JSON_CALL: Pattern = (_CALL_TAG, SPACE, "{", SPACE,
                        frozenset({'"name"', '"arguments"', '"parameters"', '"id"', '"type"', "}"}))
+_CALLS: dict[str, tuple[str, Pattern]] = {"qwen_xml": ("xml", _XML_CALL), "hermes_json": ("json", _JSON_CALL)}
 _LEFTOVER_TAGS = ("</tool_call>", "</function>", "</parameter>", "</think>")
 
 
@@ -168,10 +169,8 @@ class ChatStreamParser:
         return pos + 1
 
     def _begins_call(self, text: str, pos: int) -> bool:
-        return text.startswith(_CALL_TAG, pos) and match(self._call_pattern(), text, pos).state == "partial"
-
-    def _call_pattern(self) -> Pattern:
-        return _JSON_CALL if self._prepared.format == "hermes_json" else _XML_CALL
+        return text.startswith(_CALL_TAG, pos) and any(
+            match(pattern, text, pos).state == "partial" for _, pattern in _CALLS.values())
 
     def _tag_at(self, text: str, pos: int, final: bool) -> tuple[str, Match]:
         """(kind, match) of a tag that means something here; kind "" when none does."""
@@ -186,9 +185,12 @@ class ChatStreamParser:
 
     def _patterns(self) -> list[tuple[str, Pattern]]:
         patterns: list[tuple[str, Pattern]] = []
-        if (self._prepared.parse_tools or self._mode == "reasoning") and self._prepared.format != "content_only":
-            patterns.append(("call", self._call_pattern()))
+        own = _CALLS.get(self._prepared.format)
+        if own is not None and (self._prepared.parse_tools or self._mode == "reasoning"):
+            patterns.append(own)
         if self._prepared.parse_tools and self._mode == "content":
+            # models mix the two forms up; in thoughts, though, the other one is a quotation
+            patterns += [call for call in _CALLS.values() if call is not own]
             if self._prepared.allow_bare_function or self._after_call:
                 patterns.append(("bare", _BARE_CALL))
             if self._after_call:
@@ -198,8 +200,8 @@ class ChatStreamParser:
         return patterns
 
     def _on_tag(self, kind: str, found: Match, text: str, pos: int) -> int:
-        if kind in ("call", "bare"):
-            return self._begin_call(found, text, pos)
+        if kind in ("xml", "json", "bare"):
+            return self._begin_call(kind, found, text, pos)
         if kind == "leftover":
             return found.end
         if self._mode == "reasoning":
@@ -224,13 +226,13 @@ class ChatStreamParser:
 
     # calls
 
-    def _begin_call(self, found: Match, text: str, pos: int) -> int:
+    def _begin_call(self, kind: str, found: Match, text: str, pos: int) -> int:
         if self._mode == "reasoning":
             self._end_thoughts()
             if not self._prepared.parse_tools:
                 return pos
         self._content.drop_held()
-        if self._prepared.format == "hermes_json":
+        if kind == "json":
             brace = text.index("{", pos)
             self._reader = HermesJsonCall()
             self._reader_opening = text[pos:brace]

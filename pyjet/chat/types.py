@@ -52,6 +52,7 @@ class PreparedChat:
     - `parse_prefix`: the part of it that the parser reads before the model's own text (an open `<think>`, a prefill).
     - `thinking_open`: the prompt ends inside the thoughts.
     - `parse_tools`: calls are taken out of the text; false for `tool_choice: "none"` and without tools.
+    - `has_unknown_calls`: the model may call tools, in a form that the parser does not know.
     - `extract_reasoning`: thoughts go to `reasoning_content`; false for `reasoning_format: "none"`.
     - `hide_prefill`: streamed deltas leave the prefill out (`continue_final_message` without `echo`).
     - `tools`: the request's tools as the template saw them (`{"type","function":{"name","description","parameters"}}`).
@@ -74,6 +75,7 @@ class PreparedChat:
     tools: list[dict[str, Any]] = field(default_factory=list)
     tool_choice: str = "auto"
     parse_tools: bool = False
+    has_unknown_calls: bool = False
     parallel_tool_calls: bool = True
     prefill_content: str = ""
     prefill_reasoning: str = ""

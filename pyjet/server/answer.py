@@ -29,6 +29,9 @@ class AnswerFormat(StreamFormat, Protocol):
 
 def answer(service: Service, params: CompletionParams, job: Job, form: AnswerFormat) -> Response:
     """Generate and respond. ApiError when a generation fails before anything was sent."""
+    if service.prompt_log is not None:
+        for prompt in job.prompts:
+            service.prompt_log.write(service.tokenizer.decode(prompt))
     gone = client_gone()
     conversation = request.headers.get("X-Conversation-Id", "")
     if params.stream and conversation:

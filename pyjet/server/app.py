@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from pyjet.server import auth, cors, jsonio
+from pyjet.server import auth, cors, jsonio, waking
 from pyjet.server.errors import ApiError, invalid_api_key, loading_model, not_found, server_error
 from pyjet.server.options import ServerOptions
 from pyjet.server.routes import ui
@@ -37,6 +37,8 @@ def create_app(service: Service | None, options: ServerOptions) -> Flask:
     ui.register(app, options)
     if service is not None:
         _register_routes(app, service)
+        if service.sleeper is not None:
+            waking.register(app, service.sleeper)
     return app
 
 

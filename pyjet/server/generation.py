@@ -77,6 +77,7 @@ class Job:
         self._n_ctx = params.profile.context(service.n_ctx_slot)
         check_prompts(service, prompts, self._n_ctx)
         self.params = params
+        self.prompts = prompts
         self._service = service
         requests = [request for prompt in prompts for request in self._requests(prompt)]
         self._writings = [

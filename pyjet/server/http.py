@@ -10,6 +10,8 @@ import logging
 import os
 import resource
 import select
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from pyjet.server.http_channel import SERVER_NAME, Channel
 from pyjet.server.http_parser import MAX_HEADER_BYTES
 from pyjet.server.http_pool import TaskPool
 from pyjet.server.http_sockets import address_text, is_unix, listen, remove_unix_sockets
+from pyjet.server.http_tls import TlsSocket, tls_context
 from pyjet.server.options import ServerOptions
 
 IDLE_SECONDS = 75
@@ -33,6 +36,7 @@ IDLE_SECONDS = 75
 _MAX_CONNECTIONS = 8192
 _RESERVED_FILES = 128
 _STOP_SECONDS = 5.0
+_CLEANUP_SECONDS = 5
 _PIPELINED_REQUESTS = 16
 
 _log = logging.getLogger(__name__)
@@ -55,7 +59,7 @@ class HttpServer:
     """Listens as soon as it is built; ``run`` serves until ``stop``.
 
     ``app`` may be exchanged at any time (``server.app = ...``): the next request uses the new one.
-    Raises BindError.
+    Raises TlsError and BindError.
     """
 
     def __init__(self, app: Callable[..., Any], options: ServerOptions) -> None:
@@ -68,8 +72,9 @@ class HttpServer:
         # signal may come in between.
         self._closing = threading.RLock()
         self._is_closed = False
+        tls = tls_context(options)
         sockets = listen(options)
-        self.addresses = [address_text(sock, host) for sock, host in zip(sockets, options.host)]
+        self.addresses = [address_text(sock, host, tls=tls is not None) for sock, host in zip(sockets, options.host)]
         adjustments = _adjustments(options)
         self._listeners = [
             (_UnixListener if is_unix(host) else _TcpListener)(
@@ -83,6 +88,8 @@ class HttpServer:
             )
             for sock, host in zip(sockets, options.host)
         ]
+        for listener in self._listeners:
+            listener.tls = tls
 
     @property
     def port(self) -> int:
@@ -148,7 +155,16 @@ def _call_then_set(function: Callable[[], None] | None, event: threading.Event) 
 class _Listener:
     """What both kinds of listening sockets do differently from waitress."""
 
-    channel_class = Channel
+    tls: ssl.SSLContext | None = None
+
+    def channel_class(self, server: Any, conn: socket.socket, address: Any, adjustments: Any, **settings: Any) -> None:
+        """Make a channel of an accepted connection; it registers itself."""
+        try:
+            sock = conn if self.tls is None else TlsSocket(conn, self.tls)
+        except OSError:  # the client has left already
+            conn.close()
+            return
+        Channel(server, sock, address, adjustments, **settings)
 
     def stop_accepting(self: Any) -> None:
         self.accepting = False
@@ -156,12 +172,16 @@ class _Listener:
         self.del_channel()
 
     def maintenance(self: Any, now: float) -> None:
-        """Close idle connections, and those that neither send nor take bytes for ``--timeout`` seconds."""
+        """Close what was silent for too long: idle connections, requests and answers that do not move.
+
+        A connection whose request is being worked on may be silent for as long as that takes.
+        """
         for channel in list(self.active_channels.values()):
-            silent = now - channel.last_activity
-            stuck = silent > self.adj.channel_timeout and (channel.total_outbufs_len or not channel.requests)
-            if stuck or (channel.is_idle and silent > IDLE_SECONDS):
-                channel.will_close = True
+            if channel.requests and not channel.total_outbufs_len:
+                continue
+            between = channel.is_idle and channel.has_served
+            if now - channel.last_activity > (IDLE_SECONDS if between else self.adj.channel_timeout):
+                channel.give_up()
 
 
 class _TcpListener(_Listener, TcpWSGIServer):
@@ -179,7 +199,7 @@ def _adjustments(options: ServerOptions) -> Adjustments:
         channel_request_lookahead=_PIPELINED_REQUESTS,  # > 0: keep reading, which notices clients that leave
         connection_limit=_connection_limit(),
         channel_timeout=options.timeout,
-        cleanup_interval=5,
+        cleanup_interval=min(_CLEANUP_SECONDS, options.timeout),
         max_request_header_size=MAX_HEADER_BYTES,
         max_request_body_size=MAX_BODY_BYTES + 1,
         recv_bytes=65536,

@@ -113,6 +113,7 @@ class Channel(HTTPChannel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.input_ended = False
+        self.has_served = False
         self.current: _Headers | None = None
         super().__init__(*args, **kwargs)
 
@@ -144,6 +145,7 @@ class Channel(HTTPChannel):
             super().service()
         finally:
             self.current = None
+            self.has_served = True
         if self.input_ended and not self.requests:
             self.close_when_flushed = True
             self.server.pull_trigger()
@@ -156,6 +158,12 @@ class Channel(HTTPChannel):
                 self._send_now(_CONTINUE)
             elif task.chunked_response and self.total_outbufs_len == 0:
                 self._send_now(_COMMENT_CHUNK)
+
+    def give_up(self) -> None:
+        """Close the connection although output may be left: its reader does not take it."""
+        self.will_close = True
+        if self.total_outbufs_len:
+            self.handle_close()  # a full socket is never writable, so nothing else would
 
     def handle_error(self) -> None:
         """An unexpected failure in the I/O loop ends this connection only."""

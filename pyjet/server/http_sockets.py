@@ -36,12 +36,12 @@ def listen(options: ServerOptions) -> list[socket.socket]:
     return sockets
 
 
-def address_text(sock: socket.socket, host: str) -> str:
-    """The address for the ready line: ``http://127.0.0.1:8080`` or ``unix:///run/x.sock``."""
+def address_text(sock: socket.socket, host: str, *, tls: bool = False) -> str:
+    """The address for the ready line: ``http://127.0.0.1:8080``, ``https://...`` or ``unix:///run/x.sock``."""
     if is_unix(host):
         return f"unix://{host}"
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{shown}:{sock.getsockname()[1]}"
+    return f"{'https' if tls else 'http'}://{shown}:{sock.getsockname()[1]}"
 
 
 def remove_unix_sockets(options: ServerOptions) -> None:

@@ -18,6 +18,7 @@ from pyjet.server.device_choice import DeviceError, device_list
 from pyjet.server.help_text import completion_script, help_text, version_text
 from pyjet.server.http import HttpServer
 from pyjet.server.http_sockets import BindError
+from pyjet.server.http_tls import TlsError
 from pyjet.server.loading_bar import LoadingBar
 from pyjet.server.log import logging_to
 from pyjet.server.option_parser import CommandLine, OptionError, parse
@@ -67,11 +68,13 @@ def _act(action: str) -> int:
 
 
 def _serve(line: CommandLine) -> int:
+    for path in line.config_files:
+        _log.info("using config file: %s", path)
     for warning in line.warnings:
         _log.warning(warning.removeprefix("warn: "))
     try:
         server = HttpServer(create_app(None, line.options), line.options)
-    except BindError as error:
+    except (BindError, TlsError) as error:
         _log.error("%s", error)
         return 1
     return Run(server, line.options).wait()

@@ -1,6 +1,7 @@
-"""Command line and environment to ServerOptions, by llama-server's rules.
+"""Command line, environment and config files to ServerOptions, by llama-server's rules.
 
-Environment variables come first, command-line options override them from left to right; the last one wins.
+Files come first, environment variables override them, command-line options override both from left to right; the last
+one wins.
 In names that start with ``--`` an underscore is read as a dash. ``--name=value`` is not supported, short
 names are never bundled.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyjet.server import option_table_values as values
+from pyjet.server.config_files import ConfigError, Entry, config_paths, read_config
 from pyjet.server.help_text import option_entry
 from pyjet.server.option_table import BY_SPELLING, OPTIONS
 from pyjet.server.option_table_row import Option, Policy
@@ -26,22 +28,65 @@ class OptionError(Exception):
 
 @dataclass
 class CommandLine:
-    """What the user asked for. ``action`` is empty to serve, else ``help``, ``version``, ``list-devices`` ..."""
+    """What the user asked for. ``action`` is empty to serve, else ``help``, ``version``, ``list-devices`` ...
+
+    ``config_files``: paths of the files whose values count.
+    """
 
     options: ServerOptions = field(default_factory=ServerOptions)
     action: str = ""
     warnings: list[str] = field(default_factory=list)
+    config_files: list[str] = field(default_factory=list)
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
     """Parse the arguments after the program's name. Raises OptionError."""
     line = CommandLine()
     environment = os.environ if environment is None else environment
+    _read_config_files(line, environment)
     from_environment = _read_environment(line, environment)
     _read_arguments(line, arguments, from_environment)
     if not line.action:
         _finish(line, environment)
     return line
+
+
+# config files
+
+
+def _read_config_files(line: CommandLine, environment: Mapping[str, str]) -> None:
+    try:
+        for path in config_paths(environment):
+            line.config_files.append(str(path))
+            for entry in read_config(path):
+                _apply_entry(line, entry)
+    except ConfigError as error:
+        raise OptionError(f"error: {error}\n\n") from None
+
+
+def _apply_entry(line: CommandLine, entry: Entry) -> None:
+    """One value of a file. What is unknown may belong to another program of llama.cpp."""
+    spelling, option = _option_of_key(entry.key)
+    if option is None or option.action:
+        line.warnings.append(f"ignoring option '{entry.key}' of {entry.place}: not supported by this program")
+        return
+    try:
+        if option.takes_value:
+            _apply(line, option, entry.key, option.convert(entry.value))
+        else:
+            value = values.to_bool(entry.value) != (spelling in option.off_names)
+            if value or option.off_names:
+                _apply(line, option, entry.key, value)
+    except ValueError as error:
+        raise OptionError(f'error while handling "{entry.key}" in {entry.place}: {error}\n\n') from None
+
+
+def _option_of_key(key: str) -> tuple[str, Option | None]:
+    """(spelling, option) for an option's name without dashes, or one of its environment variables."""
+    for spelling in (f"--{key}", f"-{key}"):
+        if spelling in BY_SPELLING:
+            return spelling, BY_SPELLING[spelling]
+    return key, next((option for option in OPTIONS if key in option.env), None)
 
 
 # environment
@@ -190,10 +235,20 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
         _apply_prediction_mode(options, environment)
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
+    _check_tls(options)
     options.context_shift = False
     options.cache_reuse = 0
     options.slots_debug = environment.get("LLAMA_SERVER_SLOTS_DEBUG", "") not in ("", "0")
     options.media_marker = environment.get("LLAMA_MEDIA_MARKER")
+
+
+def _check_tls(options: ServerOptions) -> None:
+    """One of the two files would leave the server without TLS, which nobody who gave it wants."""
+    given, missing = "--ssl-key-file", "--ssl-cert-file"
+    if options.ssl_cert_file is not None:
+        given, missing = missing, given
+    if (options.ssl_key_file is None) != (options.ssl_cert_file is None):
+        raise OptionError(f'error while handling argument "{given}": TLS needs {missing}, too; use both or neither\n\n')
 
 
 def _apply_prediction_mode(options: ServerOptions, environment: Mapping[str, str]) -> None:

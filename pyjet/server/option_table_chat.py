@@ -24,8 +24,9 @@ CHAT_OPTIONS: list[Option] = [
         value="JINJA_TEMPLATE_FILE", env="CHAT_TEMPLATE_FILE", convert=values.file_text, default="none"),
     row("--chat-template-kwargs", "JSON object with variables for the chat template", field="chat_template_kwargs",
         value="STRING", env="CHAT_TEMPLATE_KWARGS", convert=values.json_object, default="{}"),
-    row("--reasoning-format", "where thoughts go: none (in the content), deepseek (reasoning_content), "
-        "deepseek-legacy (both) or auto (like deepseek)", field="reasoning_format", value="FORMAT", env="THINK",
+    row("--reasoning-format", "where thoughts go: none (they stay in the content), deepseek "
+        "(reasoning_content); deepseek-legacy and auto do the same as deepseek",
+        field="reasoning_format", value="FORMAT", env="THINK",
         convert=values.one_of("none", "deepseek", "deepseek-legacy", "auto")),
     row("-rea --reasoning", "let the model think: on, off or auto (if its template can)", field="reasoning",
         value="[on|off|auto]", env="REASONING", convert=values.on_off_auto),

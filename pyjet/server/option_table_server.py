@@ -6,12 +6,11 @@ import os
 from typing import Any
 
 from pyjet.server import option_table_values as values
-from pyjet.server.option_table_row import Option, Section, missing, row
+from pyjet.server.option_table_row import Option, Section, row
 from pyjet.server.options import ServerOptions
 from pyjet.server.profiles import Profile, merge_profiles, profile_option, profiles_file
 
 _COMMON = Section.COMMON
-_TLS = "TLS is not available in this version; use a reverse proxy such as nginx or caddy"
 
 
 def _add_keys(options: ServerOptions, keys: list[str]) -> None:
@@ -92,10 +91,10 @@ SERVER_OPTIONS: list[Option] = [
         env="$LLAMA_API_KEY", convert=values.comma_list, apply=_add_keys, accumulates=True, default="none"),
     row("--api-key-file", "file with one key per line; lines that start with # are comments", field="api_keys",
         value="FNAME", env="API_KEY_FILE", convert=values.key_file, apply=_add_keys, default="none"),
-    row("--ssl-key-file", "private key for TLS (PEM)", field="ssl_key_file", value="FNAME", env="SSL_KEY_FILE",
-        unavailable=missing(_TLS, None), default="none"),
-    row("--ssl-cert-file", "certificate for TLS (PEM)", field="ssl_cert_file", value="FNAME",
-        env="SSL_CERT_FILE", unavailable=missing(_TLS, None), default="none"),
+    row("--ssl-key-file", "private key for TLS (PEM, without a password); needs --ssl-cert-file, then all is HTTPS",
+        field="ssl_key_file", value="FNAME", env="SSL_KEY_FILE", default="none"),
+    row("--ssl-cert-file", "certificate for TLS (PEM, with the chain behind it); needs --ssl-key-file",
+        field="ssl_cert_file", value="FNAME", env="SSL_CERT_FILE", default="none"),
     row("--cors-origins", "origins that browsers may call from; localhost: only pages of this machine",
         field="cors_origins", value="ORIGINS", env="CORS_ORIGINS"),
     row("--cors-methods", "methods allowed to browsers", field="cors_methods", value="METHODS",
@@ -115,12 +114,10 @@ SERVER_OPTIONS: list[Option] = [
     row("--metrics", "GET /metrics in the Prometheus format", field="metrics", env="ENDPOINT_METRICS"),
     row("--slot-save-path", "directory for saved slots; POST /slots/{id}?action=save, restore or erase needs it",
         field="slot_save_path", value="PATH", convert=values.existing_directory, default="none"),
-    row("--sleep-idle-seconds", "unload the model after so many idle seconds; -1: never",
-        field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds,
-        unavailable=missing("unloading an idle model is not available in this version; use -1", -1)),
-    row("--log-prompts-dir", "directory that gets one file per request with its prompt", field="log_prompts_dir",
-        value="PATH", default="none",
-        unavailable=missing("logging prompts is not available in this version; start without it", None)),
+    row("--sleep-idle-seconds", "unload the model after so many idle seconds, load it again when it is needed; "
+        "-1: never", field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds),
+    row("--log-prompts-dir", "directory that gets one file per request with its prompt, for debugging; it is made when "
+        "missing", field="log_prompts_dir", value="PATH", default="none"),
 ]  # fmt: skip
 
 CACHE_OPTIONS: list[Option] = [

@@ -11,6 +11,9 @@ from pyjet.chat.turn_start import find_turn_start
 from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
+from pyjet.server.notices import Notices
+from pyjet.server.prompt_log import PromptLog
+from pyjet.server.sleeping_engine import SleepingEngine
 from pyjet.server.stream_records import StreamRecords
 
 if TYPE_CHECKING:
@@ -51,12 +54,19 @@ class Service:
         self.aliases = tuple(aliases) or (model_id,)
         self.started_at = time.time()
         self.active_chats = ActiveChats()
+        self.notices = Notices()
+        self.prompt_log = PromptLog(options.log_prompts_dir) if options.log_prompts_dir else None
         self.streams = StreamRecords()
 
     @property
     def n_ctx_slot(self) -> int:
         """Longest sequence of one slot in tokens: the served limit that clients see everywhere."""
         return self.engine.limits.n_ctx_slot
+
+    @property
+    def sleeper(self) -> SleepingEngine | None:
+        """The engine, if it is one that sleeps while nobody needs it."""
+        return self.engine if isinstance(self.engine, SleepingEngine) else None
 
     @property
     def n_slots(self) -> int:

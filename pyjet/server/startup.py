@@ -9,6 +9,7 @@ from pathlib import Path
 from pyjet.assets import default_model_path
 from pyjet.chat.builtin import resolve_template
 from pyjet.chat.template import ChatTemplate, TemplateError
+from pyjet.engine.client import EngineClient
 from pyjet.engine.process import EngineProcess
 from pyjet.engine.settings import EngineSettings
 from pyjet.model.errors import ModelError
@@ -21,6 +22,7 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.placement import place
 from pyjet.server.profiles import check_profiles
 from pyjet.server.service import Service
+from pyjet.server.sleeping_engine import SleepingEngine
 from pyjet.server.speculation import MTP, describe
 
 LoadProgress = Callable[[str, int, int], None]
@@ -38,7 +40,7 @@ class Startup:
     def __init__(self, options: ServerOptions, progress: LoadProgress | None = None) -> None:
         self._options = options
         self._progress = progress
-        self._engine: EngineProcess | None = None
+        self._engine: EngineClient | None = None
         self._closed = False
 
     def load(self) -> Service:
@@ -62,9 +64,9 @@ class Startup:
             template = make_template(options, model, tokenizer)
         except ModelError as error:
             raise StartupError(str(error)) from error
-        if not engine.wait_ready():
-            raise StartupError(f"the engine did not start: {engine.error or engine.state}")
-        return Service(model, tokenizer, template, engine, options, names[0], names)
+        _wait_ready(engine)
+        served = self._sleeping(engine, settings, model) if options.sleep_idle_seconds > 0 else engine
+        return Service(model, tokenizer, template, served, options, names[0], names)
 
     def close(self) -> None:
         """Stop the engine. Idempotent."""
@@ -91,8 +93,26 @@ class Startup:
         if self._closed:
             raise StartupError("the server was stopped")
         n_vocab = model.hyperparams.n_vocab
-        self._engine = EngineProcess(settings, n_vocab=n_vocab, on_progress=self._progress)
-        return self._engine
+        self._engine = engine = EngineProcess(settings, n_vocab=n_vocab, on_progress=self._progress)
+        return engine
+
+    def _sleeping(self, engine: EngineProcess, settings: EngineSettings, model: Model) -> SleepingEngine:
+        def load() -> EngineClient:
+            again = EngineProcess(settings, n_vocab=model.hyperparams.n_vocab)
+            try:
+                _wait_ready(again)
+            except StartupError:
+                again.close()
+                raise
+            return again
+
+        self._engine = sleeping = SleepingEngine(engine, load, self._options.sleep_idle_seconds)
+        return sleeping
+
+
+def _wait_ready(engine: EngineProcess) -> None:
+    if not engine.wait_ready():
+        raise StartupError(f"the engine did not start: {engine.error or engine.state}")
 
 
 def make_template(options: ServerOptions, model: Model, tokenizer: Tokenizer) -> ChatTemplate:

@@ -24,9 +24,9 @@ def has_library() -> bool:
 
 
 @contextmanager
-def tiny_engine() -> Iterator[LocalEngine]:
+def tiny_engine(**more: Any) -> Iterator[LocalEngine]:
     """Four slots of 2,048 tokens."""
-    settings = EngineSettings(str(default_model_path()), n_ctx_slot=2048, n_ctx_total=4 * 2048, n_threads=2)
+    settings = EngineSettings(str(default_model_path()), n_ctx_slot=2048, n_ctx_total=4 * 2048, n_threads=2, **more)
     engine = LocalEngine.load(settings)
     try:
         yield engine

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyjet.chat.builtin import BUILTIN_TEMPLATES
+from pyjet.chat.template import ChatTemplate
+from pyjet.server.app import create_app
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.scripted import eos, ids, make_client, post, post_error, said, stream, tiny_template
+from tests.server.scripted import eos, ids, make_client, make_service, post, post_error, said, stream, tiny_template
 
 PATH = "/v1/chat/completions"
 HI = [{"role": "user", "content": "Hi"}]
@@ -372,3 +375,14 @@ def test_large_unicode_arguments_stay_whole() -> None:
     events = chat_stream(engine, {"tools": TOOLS})
     (call,) = assembled(events)["tool_calls"]
     assert json.loads(call["arguments"]) == {"city": city, "days": 1}
+
+
+def test_calls_in_an_unknown_form_are_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ScriptedEngine(said("</think>\n\n" + call_text("Paris", 2)))
+    service = make_service(engine)
+    service.chat_template = ChatTemplate(BUILTIN_TEMPLATES["chatml"])
+    client = create_app(service, service.options).test_client()
+    for body in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": TOOLS}, {"tools": TOOLS}):
+        answer = post(client, PATH, {"messages": HI, **body})
+        assert call_text("Paris", 2) in answer["choices"][0]["message"]["content"]
+    assert [record.levelname for record in caplog.records if "form of tool calls" in record.message] == ["WARNING"]

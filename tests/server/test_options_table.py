@@ -82,10 +82,8 @@ NEEDS_FILE = {
     "--ui-config-file", "--api-key-file", "--chat-template-file", "--grammar-file", "--json-schema-file",
     "--alias-profiles",
 }  # fmt: skip
+PARTNERS = {"--ssl-key-file": ["--ssl-cert-file", "c.pem"], "--ssl-cert-file": ["--ssl-key-file", "k.pem"]}
 UNAVAILABLE = {  # options whose every useful value needs something that is not built
-    "--ssl-key-file": "k.pem",
-    "--ssl-cert-file": "c.pem",
-    "--log-prompts-dir": "logs",
     "--lookup-cache-static": "x",
     "--lookup-cache-dynamic": "x",
     "--grammar": "root ::= x",
@@ -97,7 +95,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--cache-type-v": "bf16",
     "--split-mode": "row",
     "--tensor-split": "1,1",
-    "--sleep-idle-seconds": "60",
     "--mirostat": "2",
     "--dry-multiplier": "0.8",
     "--xtc-probability": "0.5",
@@ -139,6 +136,7 @@ def test_every_option_does_what_its_class_says(option: Option, tmp_path: Path) -
         path = tmp_path / "file"
         path.write_text("{}" if "ui" in option.long_name else "")
         values = [str(path)]
+    values += PARTNERS.get(option.long_name, [])
     for name in option.spellings:
         switches_off = name in option.off_names
         if option.policy in (Policy.REFUSE, Policy.REMOVED) and not switches_off:
@@ -186,3 +184,56 @@ def test_fields_exist() -> None:
     defaults = ServerOptions()
     for option in OPTIONS:
         assert not option.field or hasattr(defaults, option.field), option.long_name
+
+
+# what llama-server does without the option; the fields of options that add up are lists
+DEFAULTS: dict[str, object] = {
+    "--ctx-size": 0, "--parallel": -1, "--kv-unified": None, "--batch-size": 2048, "--ubatch-size": 512,
+    "--n-predict": -1, "--keep": 0, "--cache-type-k": "f16", "--cache-type-v": "f16", "--flash-attn": "auto",
+    "--gpu-layers": "auto", "--split-mode": "layer", "--main-gpu": 0, "--fit": True, "--fit-target": [1024],
+    "--fit-ctx": 4096, "--threads": -1, "--load-mode": "auto", "--check-tensors": False, "--warmup": True,
+    "--context-shift": False, "--host": ["127.0.0.1"], "--port": 8080, "--reuse-port": False, "--timeout": 3600,
+    "--threads-http": -1, "--sse-ping-interval": 30, "--api-prefix": "", "--path": None, "--api-key": [],
+    "--ssl-key-file": None, "--ssl-cert-file": None, "--cors-origins": "*",
+    "--cors-methods": "GET, POST, DELETE, OPTIONS", "--cors-headers": "*", "--cors-credentials": True, "--tags": [],
+    "--slots": True, "--props": False, "--metrics": False, "--slot-save-path": None, "--ui": True, "--ui-config": {},
+    "--sleep-idle-seconds": -1, "--log-prompts-dir": None, "--offline": False, "--jinja": True,
+    "--chat-template": None, "--chat-template-kwargs": {}, "--reasoning-format": "deepseek", "--reasoning": "auto",
+    "--reasoning-effort": "default", "--reasoning-budget": -1, "--reasoning-budget-message": "",
+    "--reasoning-preserve": True, "--skip-chat-parsing": False, "--prefill-assistant": True, "--reverse-prompt": [],
+    "--special": False, "--escape": True, "--spm-infill": False, "--seed": 4294967295, "--temp": 0.8, "--top-k": 40,
+    "--top-p": 0.95, "--min-p": 0.05, "--top-nsigma": -1.0, "--xtc-probability": 0.0, "--xtc-threshold": 0.1,
+    "--typical": 1.0, "--repeat-last-n": 64, "--repeat-penalty": 1.0, "--presence-penalty": 0.0,
+    "--frequency-penalty": 0.0, "--dry-multiplier": 0.0, "--dry-base": 1.75, "--dry-allowed-length": 2,
+    "--dry-penalty-last-n": 64, "--dry-sequence-breaker": ["\n", ":", '"', "*"], "--adaptive-target": -1.0,
+    "--adaptive-decay": 0.9, "--dynatemp-range": 0.0, "--dynatemp-exp": 1.0, "--mirostat": 0, "--mirostat-lr": 0.1,
+    "--mirostat-ent": 5.0, "--logit-bias": [], "--ignore-eos": False, "--grammar": "", "--cache-prompt": True,
+    "--cache-reuse": 0, "--cache-ram": 8192, "--ctx-checkpoints": 32, "--checkpoint-min-step": 8192,
+    "--cache-idle-slots": True, "--slot-prompt-similarity": 0.1, "--spec-type": ["none"], "--spec-draft-n-max": 3,
+    "--spec-draft-n-min": 0, "--spec-draft-p-min": 0.0, "--spec-draft-sampling": "greedy",
+    "--spec-draft-backend-sampling": True, "--spec-ngram-mod-n-min": 48, "--spec-ngram-mod-n-max": 64,
+    "--spec-ngram-mod-n-match": 24, "--verbose": False, "--verbosity": 3, "--log-disable": False, "--log-file": None,
+    "--log-jsonl": False, "--log-colors": "auto", "--log-prefix": True, "--log-timestamps": True,
+    "--backend-sampling": False,
+}  # fmt: skip
+SAMPLERS = "penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature".split()
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_the_peers(name: str) -> None:
+    value = getattr(parse([], {}).options, BY_SPELLING[name].field)
+    assert value == DEFAULTS[name] and type(value) is type(DEFAULTS[name])
+
+
+def test_every_option_with_an_effect_has_a_default_here() -> None:
+    """All that hold a value, but for those that are pyjet's own or name files, models and lists of samplers."""
+    others = {
+        "--model", "--alias", "--device", "--tensor-split", "--override-kv", "--lora", "--lora-scaled", "--samplers",
+        "--sampler-seq", "--kv-unified-per-slot", "--threads-batch", "--rope-freq-base", "--json-schema",
+        "--json-schema-file", "--lora-init-without-apply", "--lookup-cache-static", "--lookup-cache-dynamic",
+    }  # fmt: skip
+    fields = {BY_SPELLING[name].field for name in DEFAULTS}
+    missing = {option.long_name for option in OPTIONS if option.field and option.policy is Policy.MUST
+               and option.field not in fields and not option.long_name.startswith("--spec-")}  # fmt: skip
+    assert missing - others - OURS == set()
+    assert parse([], {}).options.samplers == SAMPLERS

@@ -108,7 +108,7 @@ def props(service: Service, media_marker: str) -> dict[str, Any]:
         "bos_token": _token_text(service, tokenizer.bos_id),
         "eos_token": _token_text(service, tokenizer.eos_id),
         "build_info": BUILD_INFO,
-        "is_sleeping": False,
+        "is_sleeping": service.sleeper is not None and service.sleeper.is_sleeping,
         "cors_proxy_enabled": False,
     }
     tool_use = service.model.metadata.get("tokenizer.chat_template.tool_use")

@@ -23,6 +23,11 @@ from pyjet.server.thought_budget import END, START, ThoughtRule
 if TYPE_CHECKING:
     from pyjet.server.service import Service
 
+_UNKNOWN_CALLS = (
+    "the chat template shows no form of tool calls that is known here (Qwen's XML, or JSON between <tool_call> tags): "
+    "calls stay in the content as the model writes them; use --chat-template-file for a template of these forms"
+)
+
 
 def register(app: Flask, service: Service) -> None:
     """Add ``/chat/completions`` and ``/chat/completions/input_tokens``, both also below ``/v1``."""
@@ -58,6 +63,8 @@ def chat_job(service: Service, body: Any) -> ChatJob:
     prepared = prepare(service, body)
     params = chat_params(service, body, prepared)
     check_supported(params)
+    if prepared.has_unknown_calls:
+        service.notices.warn(_UNKNOWN_CALLS)
     prompt = encode_prompt(service, prepared)
     return ChatJob(prepared, params, Job(service, params, [prompt]), len(prompt))
 
