@@ -310,8 +310,9 @@ __device__ __forceinline__ void multiply_unit(const uint8_t *unit, const ActTile
                                               Accumulators<NT> &acc) {
     constexpr int NB = NT < 4 ? NT : 4;
     constexpr bool kSixBits = kFormat == kTileQ6K;
-    constexpr int kTiles = NT == 1 && !kSixBits ? 2 : 1;
-    constexpr int kBlocks = NT == 1 ? 8 : NT == 2 || (NT == 3 && !kSixBits) ? 4 : 2;
+    // Both tiles of outputs at a time share what is read of the activations.
+    constexpr int kTiles = kFormat != kTileQ8 && (!kSixBits || NT == 3) ? 2 : 1;
+    constexpr int kBlocks = NT == 1 ? 8 : kTiles == 1 && NT <= 3 ? 4 : 2;
 #pragma unroll
     for (int r = 0; r < kWarpTiles; r += kTiles)
 #pragma unroll
