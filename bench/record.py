@@ -32,9 +32,14 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
 
 
+def size_text(n_params: int) -> str:
+    """27.3B, 35M"""
+    return f"{n_params / 1e9:.1f}B" if n_params >= 1e9 else f"{n_params / 1e6:.0f}M"
+
+
 def identity(model: Model, device: str) -> dict[str, Any]:
     """What figures of one file have in common."""
-    name = f"{model.n_params / 1e9:.1f}B, {model.ftype_name}"
+    name = f"{size_text(model.n_params)}, {model.ftype_name}"
     return {"commit": commit(), "device": device, "pyjet": build_info(), "model": name}
 
 

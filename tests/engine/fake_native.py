@@ -71,7 +71,8 @@ class FakeNative:
             self.gate.acquire()
         if self.fail_at is not None and len(self.steps) >= self.fail_at:
             raise RuntimeError("the device fell off the bus")
-        time.sleep(self.delay)
+        if self.delay:
+            time.sleep(self.delay)
         self._check(batch)
         self.mtp.begin(batch)
         self.steps.append(len(batch.tokens))

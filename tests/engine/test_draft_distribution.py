@@ -25,7 +25,7 @@ from tests.engine.short_memory import TEMPERATURE, ShortMemory
 from tests.support import chi_square
 
 SPAN, N_VOCAB, PROMPT = 3, 12, (1, 2, 3)
-N_SAMPLES, N_BROKEN = 20_000, 4_000  # with a fault that must be seen fewer are enough
+N_SAMPLES, N_BROKEN = 20_000, 3_000  # with a fault that must be seen fewer are enough
 N_EACH = 12  # samples in an answer
 SAMPLING = SamplingParams(temperature=TEMPERATURE, top_p=0.95, top_k=0)
 DRAWN = SpeculationSettings(mtp=True, n_max=3, sampling="probabilistic", adaptive=False)
