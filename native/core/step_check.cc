@@ -37,9 +37,10 @@ void check_drafts(const EngineLimits &limits, const pj_step_in &in, const pj_seq
     in_range("pj_seq.n_verify", s.n_verify, 0, most_verify);
     in_range("pj_seq.n_draft", s.n_draft, 0, in.row_next ? limits.config.max_draft : 0);
     in_range("pj_seq.draft_sample", s.draft_sample, -1, in.n_samples - 1);
-    for (int row = s.row_begin + s.n_rows - 1 - s.n_verify; s.n_verify && row < s.row_begin + s.n_rows; ++row)
+    if (!s.n_verify && !s.n_draft) return;
+    for (int row = s.row_begin + s.n_rows - 1 - s.n_verify; row < s.row_begin + s.n_rows; ++row)
         if (!(in.row_flags[row] & kChosen))
-            fail(PJ_ERR_ARGUMENT, "row %d is to be verified or stands before such a row, but wants no token", row);
+            fail(PJ_ERR_ARGUMENT, "row %d is to be verified or stands before drafts, but wants no token", row);
 }
 
 void check_next(const EngineLimits &limits, const pj_step_in &in, const pj_step_out &out) {
@@ -97,10 +98,9 @@ void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_i
     }
     const int64_t covered = static_cast<int64_t>(s.n_pages) * limits.config.page_tokens;
     const int last_draft = first + s.n_rows - 1 + s.n_draft;
-    if (last_draft >= limits.shape.n_ctx_train || last_draft >= covered)
-        if (s.n_draft)
-            fail(PJ_ERR_ARGUMENT, "%d drafts of sequence %d reach position %d, its %d pages hold %lld tokens",
-                 s.n_draft, index, last_draft, s.n_pages, static_cast<long long>(covered));
+    if (s.n_draft && (last_draft >= limits.shape.n_ctx_train || last_draft >= covered))
+        fail(PJ_ERR_ARGUMENT, "%d drafts of sequence %d reach position %d, its %d pages hold %lld tokens", s.n_draft,
+             index, last_draft, s.n_pages, static_cast<long long>(covered));
     if (first + static_cast<int64_t>(s.n_rows) > covered)
         fail(PJ_ERR_ARGUMENT, "sequence %d reaches position %d, its %d pages hold %lld tokens", index,
              first + s.n_rows - 1, s.n_pages, static_cast<long long>(covered));

@@ -191,7 +191,8 @@ typedef struct pj_seq {
                            * the row before it is its own and all drafts before it are right;
                            * 0..n_spec, < n_rows                                                */
     int32_t n_draft;      /* drafts wanted after the rows that are right, 0..max_draft; the pages must cover
-                           * n_draft positions after the last row                              */
+                           * n_draft positions after the last row, and the row before the drafts to verify,
+                           * or the last one, wants a token                                     */
     int32_t draft_sample; /* -1: a draft is the best token; else it is drawn by samples[draft_sample], the sample of
                            * the sequence's first row to verify, with its index moved on       */
     int32_t reserved;     /* 0                                                                  */

@@ -244,6 +244,12 @@ def test_a_row_must_know_what_follows(engine: NativeEngine) -> None:
         engine.step(batch)
 
 
+def test_drafts_follow_a_chosen_token(engine: NativeEngine) -> None:
+    part = Part(TEXT[:3], 0, flags=ROW_ARGMAX, n_draft=2)
+    with pytest.raises(NativeError, match="stands before drafts"):
+        engine.step(drafting_batch(part, following=[TEXT[1:4]]))
+
+
 def test_a_model_without_the_block(synthetic_model: MakeModel) -> None:
     model = synthetic_model("micro", "F32")
     if model.hyperparams.n_nextn:
