@@ -66,6 +66,14 @@ pj::Engine &backend(const pj_engine *engine) {
     return *engine->backend;
 }
 
+void start_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
+    pj::Engine &b = backend(engine);
+    not_null(in, "in");
+    not_null(out, "out");
+    pj::check_step(engine->limits, b, *in, *out);
+    b.start(*in, *out);
+}
+
 int checked_slot(const pj_engine *engine, int32_t slot) {
     const int n = engine->limits.config.n_state_slots;
     if (slot < 0 || slot >= n) fail(PJ_ERR_ARGUMENT, "state slot %d is outside 0..%d", slot, n - 1);
@@ -110,6 +118,16 @@ void check_head(const pj::Model &model, const pj_config &config) {
              config.max_draft);
 }
 
+// The model, checked together with the config.
+pj::Model read_checked(const pj_model *model, const pj_config *config) {
+    not_null(model, "model");
+    not_null(config, "config");
+    pj::Model read = pj::read_model(*model);
+    pj::check_config(*config);
+    check_head(read, *config);
+    return read;
+}
+
 std::unique_ptr<pj::Engine> make_backend(const pj::Model &model, const pj_config &config) {
     if (config.device == PJ_DEVICE_CPU) return std::make_unique<pj::cpu::CpuEngine>(model, config);
     if (config.device != PJ_DEVICE_CUDA) fail_unknown_device(config.device);
@@ -136,11 +154,7 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
     return guarded([&] {
         not_null(engine, "engine");
         *engine = nullptr;
-        not_null(model, "model");
-        not_null(config, "config");
-        const pj::Model read = pj::read_model(*model);
-        pj::check_config(*config);
-        check_head(read, *config);
+        const pj::Model read = read_checked(model, config);
         auto made = std::make_unique<pj_engine>();
         made->limits = {read.shape, *config};
         made->backend = make_backend(read, *config);
@@ -154,33 +168,21 @@ int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory
     return guarded([&] {
         not_null(plan, "plan");
         *plan = {};
-        not_null(model, "model");
-        not_null(config, "config");
-        const pj::Model read = pj::read_model(*model);
-        pj::check_config(*config);
-        check_head(read, *config);
+        const pj::Model read = read_checked(model, config);
         *plan = plan_memory(read, *config);
     });
 }
 
 int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     return guarded([&] {
-        pj::Engine &b = backend(engine);
-        not_null(in, "in");
-        not_null(out, "out");
-        pj::check_step(engine->limits, b, *in, *out);
-        b.start(*in, *out);
-        b.finish(*in, *out);
+        start_step(engine, in, out);
+        engine->backend->finish(*in, *out);
     });
 }
 
 int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     return guarded([&] {
-        pj::Engine &b = backend(engine);
-        not_null(in, "in");
-        not_null(out, "out");
-        pj::check_step(engine->limits, b, *in, *out);
-        b.start(*in, *out);
+        start_step(engine, in, out);
         engine->in = in;
         engine->out = out;
     });

@@ -47,4 +47,10 @@ inline int draft_low_ids(const pj_config &config, int n_vocab) {
     return config.draft_vocab <= 0 ? n_vocab : std::min(config.draft_vocab, n_vocab);
 }
 
+// Those of a step that names blocks; where the lowest ids are all that there are, blocks count for nothing.
+inline DraftIds draft_ids(const pj_config &config, int n_vocab, const int32_t *blocks, int n_blocks) {
+    const int n_low = draft_low_ids(config, n_vocab);
+    return {n_low, blocks, n_low < n_vocab ? n_blocks : 0};
+}
+
 }  // namespace pj

@@ -145,8 +145,7 @@ void CpuEngine::draft_tokens(const pj_step_in &in, const std::vector<Drafting> &
     const PackedMtp &mtp = weights_.mtp[0];
     const PackedMatrix &head = mtp.own_head.empty() ? weights_.output : mtp.own_head;
     const int n = shape_.n_embd, n_wanted = static_cast<int>(wanted.size()), n_vocab = shape_.n_vocab;
-    const int n_low = draft_low_ids(config_, n_vocab);
-    const DraftIds ids = {n_low, in.draft_blocks, n_low < n_vocab ? in.n_draft_blocks : 0};
+    const DraftIds ids = draft_ids(config_, n_vocab, in.draft_blocks, in.n_draft_blocks);
     const int n_ids = ids.n_logits(n_vocab);
     timer_.run(Op::kHead, [&] {
         ws_.input.bind(ws_.hidden.data(), n, n, head.form());

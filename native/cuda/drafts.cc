@@ -64,12 +64,12 @@ void CudaEngine::add_draft_rows(const pj_step_in &in, const WantedRows &wanted, 
 
 // The head multiplies as many blocks in every step: unused ones are the first.
 void CudaEngine::add_head_blocks(const pj_step_in &in, DraftArgs &d) {
-    const int n_low = draft_low_ids(config_, shape_.n_vocab), low_blocks = blocks_of_ids(n_low);
+    const int low_blocks = blocks_of_ids(draft_low_ids(config_, shape_.n_vocab));
     int32_t *device;
     int32_t *const blocks = blob_.reserve<int32_t>(low_blocks + PJ_MAX_DRAFT_BLOCKS, &device);
     std::iota(blocks, blocks + low_blocks, 0);
     std::fill_n(blocks + low_blocks, PJ_MAX_DRAFT_BLOCKS, 0);
-    d.ids = {n_low, device + low_blocks, n_low < shape_.n_vocab ? in.n_draft_blocks : 0};
+    d.ids = draft_ids(config_, shape_.n_vocab, device + low_blocks, in.n_draft_blocks);
     std::copy_n(in.draft_blocks, d.ids.n_blocks, blocks + low_blocks);
     d.head_blocks = device;
     d.n_chunks = (d.ids.n_logits(shape_.n_vocab) + kDraftChunkIds - 1) / kDraftChunkIds;

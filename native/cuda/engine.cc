@@ -287,8 +287,7 @@ void CudaEngine::fetch(const pj_step_in &in, const WantedRows &wanted, int first
     if (in.row_next) fetch_drafts(in, out);
     for (int i = 0; i < n; ++i) {
         const int row = wanted.selected[first + i];
-        if (in.row_flags[row] & PJ_ROW_ARGMAX)
-            out.argmax[row] = static_cast<int32_t>(~static_cast<uint32_t>(output.best[i]));
+        if (in.row_flags[row] & PJ_ROW_ARGMAX) out.argmax[row] = token_of(output.best[i]);
     }
     for (int i = 0; i < samples_.n; ++i)
         out.sampled[wanted.selected[wanted.samples[samples_.begin + i]]] = output.sampled[i];

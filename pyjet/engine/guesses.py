@@ -96,14 +96,11 @@ class Guesses:
         """
         n_right = None if self.lots is None else self.lots.n_right(index, MAX_DRAFT)
         add = self.acceptance.add
-        for position, (guess, cell, token) in enumerate(zip(mtp.tokens, mtp.cells, tokens)):
-            is_right = guess == token if n_right is None else position < n_right
-            add(cell, is_right)
-            add(position, is_right)
-            if not is_right:
-                break
-        for position, (guess, cell, token) in enumerate(zip(lookup.tokens, lookup.cells, tokens)):
-            is_right = guess == token if n_right is None else position < n_right
-            add(cell, is_right)
-            if not is_right:
-                break
+        for guesses, has_positions in ((mtp, True), (lookup, False)):
+            for position, (guess, cell, token) in enumerate(zip(guesses.tokens, guesses.cells, tokens)):
+                is_right = guess == token if n_right is None else position < n_right
+                add(cell, is_right)
+                if has_positions:
+                    add(position, is_right)
+                if not is_right:
+                    break

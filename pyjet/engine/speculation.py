@@ -31,6 +31,7 @@ from pyjet.native.step import StepResult
 
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
 
+
 class Lesson(NamedTuple):
     """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer."""
 

@@ -27,7 +27,13 @@ def serving(service: Service) -> Iterator[int]:
 def running(options: ServerOptions) -> Iterator[HttpServer]:
     """A server that says that its model is loading, until it gets another application."""
     options.host, options.port = ["127.0.0.1"], 0
-    server = HttpServer(create_app(None, options), options)
+    with run(HttpServer(create_app(None, options), options)) as server:
+        yield server
+
+
+@contextmanager
+def run(server: HttpServer) -> Iterator[HttpServer]:
+    """The server, on a thread of its own until the block ends."""
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

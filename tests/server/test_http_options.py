@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from pyjet.server.http import HttpServer
 from pyjet.server.option_parser import parse
 from pyjet.server.service import Service
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.live import open_request, read_until
+from tests.server.live import open_request, read_until, run
 from tests.server.raw_http import RawClient
 from tests.server.scripted import events, said, tiny_model, tiny_template, tiny_tokenizer
 
@@ -32,14 +31,8 @@ def served(*arguments: str, engine: ScriptedEngine | None = None, **variables: s
     options = parse(["--port", "0", *arguments], variables).options
     engine = engine or ScriptedEngine(said(SAYS))
     service = Service(tiny_model(), tiny_tokenizer(), tiny_template(), engine, options, model_id="tiny")
-    server = HttpServer(create_app(service, options), options)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
+    with run(HttpServer(create_app(service, options), options)) as server:
         yield server
-    finally:
-        server.stop()
-        thread.join(10)
 
 
 def text_of_stream(answer: requests.Response) -> str:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyjet.server.app import create_app
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.browser import chromium, open_tab
+from tests.server.browser import open_tab
 from tests.server.live import running, serving
-from tests.server.page_visit import ANSWER, CALL, DONE, HELLO, TOOLS, Open, visits
+from tests.server.page_visit import ANSWER, CALL, DONE, HELLO, TOOLS, Open
 from tests.server.scripted import eos, ids, make_service, said
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    with visits(browser) as start:
-        yield start
 
 
 @pytest.mark.parametrize("prefix", ["", "/p/x"])

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from pyjet.server.profiles import Profile
-from tests.server.browser import chromium
-from tests.server.page_visit import ANSWER, CALL, HELLO, TOOLS, Open, visits
+from tests.server.page_visit import ANSWER, CALL, HELLO, TOOLS, Open
 from tests.server.scripted import said
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    with visits(browser) as start:
-        yield start
 
 
 def test_settings_go_into_requests_and_stay(visit: Open) -> None:

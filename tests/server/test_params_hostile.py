@@ -29,14 +29,14 @@ BODIES = st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4)
 CALM = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def check(path: str, body: Any) -> None:
-    response = CLIENT.post(path, data=json.dumps(body))
+def check(path: str, body: Any, client: Any = CLIENT) -> None:
+    response = client.post(path, data=json.dumps(body))
     text = response.get_data(as_text=True)
     if response.status_code == 200:
         return
     assert response.status_code in (400, 500, 501), text
     error = json.loads(text)["error"]
-    assert error["message"] and not error["message"].startswith("internal error"), (body, error)
+    assert error["message"] and not error["message"].startswith("internal error"), (path, body, error)
 
 
 @CALM

@@ -69,10 +69,7 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
             best = key > best ? key : best;
         }
         part = of_warp(part);
-        for (int step = 16; step > 0; step /= 2) {
-            const unsigned long long other = __shfl_xor_sync(~0u, best, step);
-            best = other > best ? other : best;
-        }
+        best = warp_largest(best);
         if (lane) return;
         d.chunks[item] = make_float2(part.largest, part.sum);
         atomicMax(d.best + op.layer * PJ_MAX_DRAFT_ROWS + at.row, best);
@@ -90,7 +87,7 @@ __device__ __forceinline__ int draft_token(const StepArgs &s, const DraftSeq &se
         const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row, d.ids);
         if (token >= 0) return token;
     }
-    return static_cast<int>(~static_cast<uint32_t>(__ldcg(d.best + pass * PJ_MAX_DRAFT_ROWS + i)));
+    return token_of(__ldcg(d.best + pass * PJ_MAX_DRAFT_ROWS + i));
 }
 
 // By one warp: what the MTP block thinks of the token.

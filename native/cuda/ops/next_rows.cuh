@@ -67,7 +67,7 @@ __device__ __forceinline__ int chosen_token(const StepArgs &s, int row) {
     const int sample = __ldg(s.draft.row_sample + row);
     const int sampled = sample < 0 ? -1 : __ldcg(s.sampled + sample);
     if (sampled >= 0) return sampled;
-    return static_cast<int>(~static_cast<uint32_t>(__ldcg(s.buf.best + __ldg(s.draft.row_selected + row))));
+    return token_of(__ldcg(s.buf.best + __ldg(s.draft.row_selected + row)));
 }
 
 __device__ __forceinline__ int next_token(const StepArgs &s, int row) {

@@ -186,10 +186,7 @@ __device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wa
             const unsigned long long key = argmax_key(value, i);
             best = key > best ? key : best;
         }
-        for (int step = 16; step > 0; step /= 2) {
-            const unsigned long long other = __shfl_xor_sync(~0u, best, step);
-            best = other > best ? other : best;
-        }
+        best = warp_largest(best);
         if (lane == 0) atomicMax(s.buf.best + row, best);
     });
 }

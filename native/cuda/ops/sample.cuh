@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/sample_row.h"
+#include "cuda/ops/warp_sum.cuh"
 
 namespace pj::cuda {
 
@@ -57,10 +58,7 @@ struct ConsumerTeam {
     }
 
     __device__ __forceinline__ void largest(Wide &shared, Wide own) const {
-        for (int step = 16; step > 0; step /= 2) {
-            const Wide other = __shfl_xor_sync(~0u, own, step);
-            own = other > own ? other : own;
-        }
+        own = warp_largest(own);
         if (threadIdx.x % 32 == 0) atomicMax(&shared, own);
     }
 
