@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pyjet.assets import default_model_path
 from pyjet.engine.build import build_native
 from pyjet.engine.client import EngineLimits
@@ -153,3 +155,9 @@ def check_drafts(got: Answers, drafts: SpeculationSettings) -> None:
     if drafts.is_on and not drafts.adaptive:
         assert len(counters.accepted_per_position) == drafts.n_max
         assert min(counters.accepted_per_position) > 0
+
+
+def check_a_fault_is_noticed(native: NativeEngine, plain: Answers, n_tokens: int) -> None:
+    """The caller has broken something: answers with drafts differ from those without."""
+    with pytest.raises(AssertionError, match="answers differ"):
+        check_same(answers(native, DRAFTS["3 without lookups"], n_tokens, ALL[:24]), plain)
