@@ -38,7 +38,7 @@ def match_cell(n_match: int, position: int) -> int:
 
 # What an observation is worth after the next one of its kind, and how many of them the prior is worth.
 KEEP, PRIOR = 0.98, 8.0  # for a sequence, whose prior is what all have seen
-KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 10.0  # for all of them, whose prior is BELIEFS
+KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 4.0  # for all of them, whose prior is BELIEFS
 
 
 class Counts:

@@ -211,13 +211,15 @@ class EngineCore:
                 events.append(TokenEvent(request_id, chosen.token, chosen.probs, each.sequence.timings(n)))
             if each.lesson is not None:
                 self._speculation.learn(each.lesson)
+        if self._speculation.is_on:
+            self._speculation.think()
         return events
 
     def _observe(self, seconds: float) -> None:
         """Learn from what the step took."""
         of_drafts = 0.0
         if self._speculation.is_on:
-            of_drafts = self._speculation.observe(self._plan, self._drafts, seconds)
+            of_drafts = self._speculation.observe(seconds)
         self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
 
     def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:

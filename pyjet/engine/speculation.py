@@ -16,6 +16,7 @@ from pyjet.engine.acceptance import Acceptance, Counts
 from pyjet.engine.batch import DraftPlan, Plan
 from pyjet.engine.chosen import Chosen
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks, merged
 from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_counts import DraftCounts
@@ -30,6 +31,15 @@ from pyjet.engine.synthetic import Lots
 from pyjet.native.step import StepResult
 
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
+
+
+class StepShape(NamedTuple):
+    """What a step's time depends on. ``n_draft``: drafts that it makes; ``tokens``: that are expected of a trial."""
+
+    n_rows: int
+    n_draft: int
+    company: Company | None  # None: it reads prompts too
+    tokens: float | None
 
 
 class Lesson(NamedTuple):
@@ -60,11 +70,15 @@ class Speculation:
         # Of steps that only decode: among these a context's length changes slowly.
         self._costs = StepCosts(limits.step_seconds, FRESH_STEPS)
         self._passes = DraftCosts(limits.draft_seconds, self._costs.seconds(1))
-        self._policy = DraftPolicy(self._costs, self._passes)
+        most_rows = limits.n_slots * (1 + max(limits.max_spec, settings.max_draft))
+        self._policy = DraftPolicy(self._costs, self._passes, min(most_rows, limits.max_rows))
         self._depth = DraftDepth(self._policy, settings.max_draft)
         self._seen = Counts()  # of all sequences
         self._n_draft = 0  # that sequences are asked for in this step
         self._prompt_rows = 0  # of the last step that had any
+        self._company = Company(0)  # of the sequences that decode in it
+        self._shape = StepShape(0, RESTS, None, None)  # of the planned step
+        self._timed: list[tuple[StepShape, float]] = []  # steps and their seconds, from which nothing was learned yet
         self._made: list[list[int]] = []  # by the step, for each of its sequences
         self._probabilities: list[list[float]] = []
         self._draft_plan = DraftPlan(np.empty(0, np.int32), settings.sampling == "probabilistic")
@@ -89,7 +103,6 @@ class Speculation:
 
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
         """Set ``verifying`` and ``n_draft`` of all sequences that decode, while ``n_reading`` others read."""
-        self._policy.begin_step()
         if not decoding:
             self._n_draft = self._depth.latest if self._settings.is_adaptive else self._settings.max_draft
             return
@@ -99,10 +112,10 @@ class Speculation:
             each.look_up(sequence.n_tokens, most)
             each.choose_source(most)
         room = self._room(len(decoding), n_reading)
+        n_context = sum([sequence.n_computed for sequence in decoding])
+        self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
         if self._settings.is_adaptive:
-            company = Company(len(decoding), self._prompt_rows if n_reading else 0)
-            self._n_draft = self._depth.choose(guesses, company, room)
-            lengths = self._policy.cut([each.chosen.chances for each in guesses], company, room, self._n_draft).lengths
+            lengths = self._paying(guesses, room)
         else:
             self._n_draft = self._settings.max_draft
             share, n_more = divmod(room, len(decoding))
@@ -110,6 +123,15 @@ class Speculation:
         for sequence, most, n in zip(decoding, mosts, lengths):
             sequence.verifying = self._chosen_drafts(sequence, n, most)
             sequence.n_draft = min(self._n_draft, sequence.n_ahead - len(sequence.verifying))
+
+    def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
+        """Lengths of drafts that make most tokens per second, or those of a trial."""
+        self._n_draft = self._depth.choose(guesses, self._company, room)
+        chances = [each.chosen.chances for each in guesses]
+        trial = self._depth.trial
+        if trial is None:
+            return self._policy.cut(chances, self._company, room, self._n_draft).lengths
+        return [min(trial.n_draft, len(each)) for each in chances]
 
     def _room(self, n_decoding: int, n_reading: int) -> int:
         """Rows for drafts. Prompts need some too; in steps that make drafts few rows may want tokens."""
@@ -143,11 +165,23 @@ class Speculation:
         n_chosen = sum(s.n_rows for s, _ in plan if s.is_decoding) + len(ending)
         # What is read is read with its KV, whether drafts pay now or not.
         takes_part = self._n_draft or reading or self._depth.is_warm
+        drafts = None
         if self._settings.mtp and takes_part and n_chosen <= MAX_DRAFT_ROWS:
-            return self._with_blocks(plan)
-        for sequence, _ in plan:
-            sequence.n_draft = 0
-        return None
+            drafts = self._with_blocks(plan)
+        else:
+            for sequence, _ in plan:
+                sequence.n_draft = 0
+        self._shape = self._shape_of(plan, drafts, only_decodes=not reading)
+        return drafts
+
+    def _shape_of(self, plan: Plan, drafts: DraftPlan | None, *, only_decodes: bool) -> StepShape:
+        n_rows = sum([n for _, n in plan])
+        n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
+        tokens = None
+        if only_decodes and self._depth.trial is not None:
+            self._depth.trials.note_rows(n_rows)
+            tokens = len(plan) + sum(sum(guesses_of(s).chosen.chances[: len(s.verifying)]) for s, _ in plan)
+        return StepShape(n_rows, n_draft, self._company if only_decodes else None, tokens)
 
     def _with_blocks(self, plan: Plan) -> DraftPlan:
         """The same plan as before while the blocks of those that want drafts are the same."""
@@ -160,17 +194,13 @@ class Speculation:
                 self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
         return self._draft_plan
 
-    def observe(self, plan: Plan, drafts: DraftPlan | None, seconds: float) -> float:
-        """A step took so long; how much of that was the MTP block's part."""
-        n_draft = RESTS if drafts is None else max(sequence.n_draft for sequence, _ in plan)
-        of_drafts = min(self._passes.seconds(n_draft), 0.5 * seconds)
-        n_rows = sum(n for _, n in plan)
-        only_decodes = all(sequence.is_decoding for sequence, _ in plan)
-        if only_decodes:
-            self._passes.observe(n_rows, n_draft, seconds)
-        if only_decodes or not self._limits.step_seconds:  # without calibration prompts tell about larger sizes
-            self._costs.observe(n_rows, seconds - of_drafts)
-        return of_drafts
+    def observe(self, seconds: float) -> float:
+        """The planned step took so long; how much of that was the MTP block's part. What it teaches can wait."""
+        self._timed.append((self._shape, seconds))
+        return self._part_of_drafts(self._shape, seconds)
+
+    def _part_of_drafts(self, shape: StepShape, seconds: float) -> float:
+        return min(self._passes.seconds(shape.n_draft), 0.5 * seconds)
 
     def read(self, result: StepResult, drafts: DraftPlan | None) -> None:
         """The drafts that a step made."""
@@ -198,6 +228,25 @@ class Speculation:
         if lesson.guesses.blocks is not None:
             for token in tokens:
                 lesson.guesses.blocks.add(token)
+
+    def think(self) -> None:
+        """Learn what steps take, and decide how many drafts are made from now on. There is time while one computes."""
+        timed, self._timed = self._timed, []
+        for shape, seconds in timed:
+            self._learn_price(shape, seconds)
+        if timed and self._settings.is_adaptive:
+            self._depth.think()
+
+    def _learn_price(self, shape: StepShape, seconds: float) -> None:
+        of_rows = seconds - self._part_of_drafts(shape, seconds)
+        if shape.company is not None:
+            self._passes.observe(shape.n_rows, shape.n_draft, seconds)
+            self._policy.observe(shape.company, shape.n_rows, of_rows)
+            if shape.tokens is not None:
+                self._depth.trials.pay(shape.tokens, seconds)
+        if shape.company is not None or not self._limits.step_seconds:
+            # Without calibration steps with prompts tell about larger sizes.
+            self._costs.observe(shape.n_rows, of_rows)
 
 
 def guesses_of(sequence: Sequence) -> Guesses:

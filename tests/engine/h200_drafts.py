@@ -103,18 +103,23 @@ class Card:
         plan = [(sequence, sequence.n_rows) for sequence in sequences]
         if self.speculation.is_on:
             joined = self.speculation.join(plan)
+            self.speculation.think()  # of the steps before, while this one computes
         n_rows = sum(n for _, n in plan)
         depth = float(np.mean([sequence.n_computed for sequence in sequences]))
-        seconds = step_seconds(n_rows, depth, stairs=self.stairs)
-        seconds += draft_seconds(RESTS if joined is None else max(s.n_draft for s in sequences))
+        seconds = self.price(n_rows, RESTS if joined is None else max(s.n_draft for s in sequences), depth)
         self.seconds += seconds
-        self.speculation.observe(plan, joined, seconds)
+        if self.speculation.is_on:
+            self.speculation.observe(seconds)
         chosen = [self.verify(each) for each in agents]
         if not self.speculation.is_on:
             return
         self.speculation.read(self.result(agents), joined)
         for index, (each, tokens) in enumerate(zip(agents, chosen)):
             self.speculation.learn(self.speculation.note(each.sequence, index, tokens))
+
+    def price(self, n_rows: int, n_draft: int, depth: float) -> float:
+        """Seconds of a step of agents whose mean position is ``depth``."""
+        return step_seconds(n_rows, depth, stairs=self.stairs) + draft_seconds(n_draft)
 
     def verify(self, each: Agent) -> list[Chosen]:
         tokens: list[Chosen] = []

@@ -20,6 +20,7 @@ from pyjet.engine.acceptance import (
     match_cell,
 )
 from pyjet.engine.draft_costs import RESTS, DraftCosts
+from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook
 from pyjet.engine.draft_policy import BETTER, Company, DraftPolicy
 from pyjet.engine.step_costs import SIZES, StepCosts
 
@@ -84,17 +85,30 @@ def test_no_other_numbers_give_more_tokens(rates: list, increments: list, room: 
 
 
 def test_speeds_with_each_number_of_drafts() -> None:
-    tried = policy(flat(8), (0.0, 0.001, 0.001))
-    rates = tried.rates([[0.9, 0.8]], [], Company(1), 10)
-    assert rates == approx([1 / 0.01, 1.9 / 0.011, 2.7 / 0.012])
-    with_run = tried.rates([[0.5, 0.1]], [[1.0, 1.0]], Company(2), 10)
-    assert with_run == approx([4 / 0.01, 4.5 / 0.011, 4.6 / 0.012])
+    outlook = DraftOutlook(policy(flat(8), (0.0, 0.001, 0.001)), 2)
+    outlook.add([[0.9, 0.8]], [], Company(1), 10)
+    assert outlook.rates == approx([1 / 0.01, 1.9 / 0.011, 2.7 / 0.012])
+    outlook.forget()
+    outlook.add([[0.5, 0.1]], [[1.0, 1.0]], Company(2), 10)
+    assert outlook.rates == approx([4 / 0.01, 4.5 / 0.011, 4.6 / 0.012])
+    assert outlook.tokens == approx([4.0, 4.5, 4.6])
+
+
+def test_speeds_are_those_of_all_steps_that_are_remembered() -> None:
+    """In one of two steps the block knows that its second draft is wrong: 1 row less is verified there."""
+    outlook = DraftOutlook(policy(flat(2)), 2)
+    outlook.add([[1.0, 1.0]], [], Company(1), 10)
+    outlook.add([[1.0, 0.0]], [], Company(1), 10)
+    assert outlook.rates == approx([1 / 0.01, 2 / 0.01, (2 + 2) / (0.01 + 0.01)])
+    for _ in range(N_STEPS):
+        outlook.add([[0.0, 0.0]], [], Company(1), 10)
+    assert outlook.rates == approx([1 / 0.01] * 3)
 
 
 def test_prices_of_drafts_are_learned_from_steps_that_differ() -> None:
     true = (0.0005, 0.002, 0.001)
     costs = DraftCosts((0.0, 0.0001, 0.0001))
-    for i in range(600):
+    for i in range(1200):
         n_draft = (RESTS, 0, 1, 3)[i % 4]
         parts = (n_draft > RESTS, n_draft > 0, max(0, n_draft - 1))
         hiccup = 0.5 if i % 50 == 0 else 0.0

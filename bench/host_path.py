@@ -1,0 +1,118 @@
+"""Python's part of a step when the device takes no time: ``python -m bench.host_path``.
+
+Agents decode with drafts on a device that answers at once, so what is measured is what a GPU waits for between two
+steps: `begin` plans a step and fills its arrays, `prepare` hands their addresses over, `take` takes the result.
+`settle` is what is done while a step computes. Microseconds a step, medians.
+
+\b
+  host_KIND_us_N[_greedy|_adaptive]   KIND: begin, prepare, take, path (their sum) or settle; N agents
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+
+from bench import record
+from bench.step import numbers
+from bench.step_log import NoMemory
+from pyjet.engine.client import EngineLimits
+from pyjet.engine.core import EngineCore
+from pyjet.engine.request import GenerationRequest, SamplingParams
+from pyjet.engine.speculation_settings import SpeculationSettings
+from pyjet.native.step import OutputBuffers, StepBatch, StepResult
+
+N_VOCAB = 248_320
+RATES, MORE_RATES = (0.8, 0.6), (0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.1)
+WARM = 100  # steps before those that are measured
+DRAFTS = SpeculationSettings(mtp=True, n_max=2, synth_rates=RATES)
+SAMPLED, GREEDY = SamplingParams(seed=1), SamplingParams(temperature=0.0)
+KINDS = {
+    "": (SAMPLED, DRAFTS),
+    "_greedy": (GREEDY, DRAFTS),
+    "_adaptive": (SAMPLED, replace(DRAFTS, n_max=7, synth_rates=MORE_RATES, synth_adaptive=True)),
+}  # by suffix of the figures
+STEP_SECONDS = tuple((n, 0.006 + 1e-4 * n) for n in (1, 2, 4, 8, 16, 24, 32, 64, 512))
+
+
+class InstantStepper(NoMemory):
+    """Computes nothing. A step's addresses are prepared as for the native one; `seconds` say what parts of it took."""
+
+    def __init__(self, limits: EngineLimits) -> None:
+        self._outputs = OutputBuffers(
+            8, 8, limits.max_rows, limits.n_slots, 1, lambda rows, width: np.zeros((rows, width), np.float32)
+        )
+        self.seconds: dict[str, float] = {}
+
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        begin = perf_counter()
+        _ = batch.c_trunk
+        _, result = self._outputs.prepare(batch)
+        prepared = perf_counter()
+        if meanwhile is not None:
+            meanwhile()
+        self.seconds = {"prepare": prepared - begin, "settle": perf_counter() - prepared}
+        result.argmax[:] = result.sampled[:] = 100
+        result.drafts[:], result.draft_probs[:] = 100, 0.7
+        result.step_us = 1e4 + 100 * len(batch.tokens)
+        return result
+
+    def close(self) -> None:
+        pass
+
+
+def measure(
+    n_seqs: int, n_prompt: int, n_steps: int, sampling: SamplingParams, drafts: SpeculationSettings
+) -> dict[str, float]:
+    """Median microseconds of each part."""
+    context = n_prompt + 8 * (n_steps + WARM) + 64
+    limits = EngineLimits(
+        n_slots=n_seqs, n_ctx_slot=context, n_ctx_total=context * n_seqs, n_vocab=N_VOCAB, max_rows=512, max_spec=7,
+        step_seconds=STEP_SECONDS, draft_seconds=(0.0, 0.0002, 0.0002), speculation=drafts,
+    )  # fmt: skip
+    stepper = InstantStepper(limits)
+    core = EngineCore(limits, stepper)
+    for i in range(n_seqs):
+        core.submit(GenerationRequest(f"r{i}", tuple(range(i, i + n_prompt)), sampling, cache_prompt=False))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    while len(seconds["begin"]) < n_steps + WARM:
+        begin = perf_counter()
+        _, batch = core.begin()
+        begun = perf_counter()
+        assert batch is not None
+        result = stepper.step(batch, lambda: core.settle().clear())
+        taking = perf_counter()
+        core.take(result)
+        taken = perf_counter()
+        parts = {"begin": begun - begin, "take": taken - taking, **stepper.seconds}
+        parts["path"] = parts["begin"] + parts["prepare"] + parts["take"]
+        if len(batch.seqs) == n_seqs and len(batch.tokens) <= 8 * n_seqs:
+            for name, each in parts.items():
+                seconds[name].append(each * 1e6)
+    return {name: round(median(each[WARM:]), 1) for name, each in seconds.items()}
+
+
+@click.command(help=__doc__, context_settings={"max_content_width": 100})
+@click.option("--sequences", default="1,4,8", show_default=True, callback=numbers)
+@click.option("--prompt", default=4000, show_default=True, help="Tokens of each prompt.")
+@click.option("--steps", default=1500, show_default=True)
+def main(sequences: tuple[int, ...], prompt: int, steps: int) -> None:
+    figures: dict[str, Any] = {}
+    gc.collect()
+    for suffix, (sampling, drafts) in KINDS.items():
+        for n_seqs in sequences:
+            for name, us in measure(n_seqs, prompt, steps, sampling, drafts).items():
+                figures[f"host_{name}_us_{n_seqs}{suffix}"] = us
+    record.show(figures)
+
+
+if __name__ == "__main__":
+    main()
