@@ -75,6 +75,7 @@ class DecodePrices:
         book = PriceBook(self._base)
         if self._books:
             nearest = min(self._books, key=lambda other: abs(other[0] - kind[0]) + WIDTH * abs(other[1] - kind[1]))
-            share = (SHORT + tokens_of(kind[1])) / (SHORT + tokens_of(nearest[1]))
-            book.inherit(self._books[nearest], min(2.0, max(0.5, share)))
+            is_near = nearest[0] == kind[0] and abs(nearest[1] - kind[1]) == 1  # contexts have grown by a class
+            share = 1.0 if is_near else (SHORT + tokens_of(kind[1])) / (SHORT + tokens_of(nearest[1]))
+            book.inherit(self._books[nearest], min(2.0, max(0.5, share)), is_near=is_near)
         return book

@@ -22,7 +22,7 @@ UNKNOWN = 0.25  # a price that was never measured is as much lower than expected
 
 
 class Known:
-    """The newest measurements of one size, the last one in step ``at_step``. Inherited ones are doubtful."""
+    """The newest measurements of one size, the last one in step ``at_step``. ``is_own``: they are of this company."""
 
     def __init__(self, seconds: float, at_step: int, *, is_own: bool) -> None:
         self.level = seconds
@@ -60,11 +60,15 @@ class PriceBook:
         self._known: dict[int, Known] = {}  # by index in SIZES
         self._rows = np.arange(len(base), dtype=np.float64)
 
-    def inherit(self, other: PriceBook, share: float) -> None:
-        """Begin with another book's prices; what they are above the base counts ``share`` times."""
+    def inherit(self, other: PriceBook, share: float, *, is_near: bool) -> None:
+        """Begin with another book's prices; what they are above the base counts ``share`` times.
+
+        ``is_near``: they count as one measurement each; otherwise they are doubtful.
+        """
         for index, known in other._known.items():
             base = self._base_of(index)
-            self._known[index] = Known(base + share * (known.level - base), known.at_step, is_own=False)
+            is_own = is_near and known.is_own
+            self._known[index] = Known(base + share * (known.level - base), known.at_step, is_own=is_own)
 
     def add(self, n_rows: int, seconds: float, step: int) -> None:
         """A step of ``n_rows`` took so long."""

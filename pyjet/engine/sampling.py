@@ -74,6 +74,14 @@ class Sampler:
         if 0 < last_n < len(self._history):
             self._forget(self._history[-1 - last_n])
 
+    def accept_all(self, tokens: Sequence[int]) -> None:
+        """Several tokens became part of the sequence."""
+        if self._counts is None:
+            self.index += len(tokens)
+            return
+        for token in tokens:
+            self.accept(token)
+
     def accept_prompt(self, tokens: tuple[int, ...]) -> None:
         """All of a prompt's tokens at once, before any other."""
         if self._counts is None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from pyjet.engine.acceptance import Acceptance, Counts
 from pyjet.engine.batch import DraftPlan, Plan
-from pyjet.engine.chosen import Chosen
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks, merged
@@ -43,15 +42,19 @@ class StepShape(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer."""
+    """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer.
+
+    ``n_verified`` drafts of the source were in the step, of which ``n_right`` became tokens.
+    """
 
     guesses: Guesses
     source: Source
     mtp: Guess
     lookup: Guess
-    chosen: Items[Chosen]
+    tokens: list[int]
     n_before: int
     n_verified: int
+    n_right: int
 
 
 # For tests: (sequence, drafts, most) -> drafts instead of these, of which ``most`` are taken.
@@ -207,26 +210,30 @@ class Speculation:
         self._made = [] if drafts is None else result.drafts.tolist()
         self._probabilities = [] if drafts is None else result.draft_probs.tolist()
 
-    def note(self, sequence: Sequence, index: int, chosen: Items[Chosen]) -> Lesson:
-        """A sequence, which has place ``index`` in the step, got these tokens. What to learn from them can wait."""
+    def note(
+        self, sequence: Sequence, index: int, tokens: list[int], n_right: int, *, is_as_guessed: bool = True
+    ) -> Lesson:
+        """A sequence, which has place ``index`` in the step, got these tokens, of which ``n_right`` are drafts.
+
+        ``is_as_guessed``: the MTP block took them for the right ones. What to learn from them can wait.
+        """
         guesses = guesses_of(sequence)
-        n_before = len(sequence.generated) - len(chosen)
-        lesson = Lesson(guesses, guesses.source, guesses.mtp, guesses.lookup, chosen, n_before, len(sequence.verifying))
+        n_before = len(sequence.generated) - len(tokens)
+        n_verified, n_draft = len(sequence.verifying), sequence.n_draft
+        lesson = Lesson(guesses, guesses.source, guesses.mtp, guesses.lookup, tokens, n_before, n_verified, n_right)
         guesses.forget()
-        n_draft = sequence.n_draft
         # Drafts for what follows are of use when the MTP block made them behind the same tokens; lots do not care.
-        if n_draft and (guesses.lots is not None or all(each.guess == each.token for each in chosen)):
-            guesses.take_mtp(self._made[index][:n_draft], self._probabilities[index][:n_draft], self._settings.p_min)
+        if n_draft and (is_as_guessed or guesses.lots is not None):
+            guesses.take_mtp(self._made[index][:n_draft], self._probabilities[index], self._settings.p_min)
         return lesson
 
     def learn(self, lesson: Lesson) -> None:
         """From what came of a sequence's drafts."""
-        tokens = [each.token for each in lesson.chosen]
         if lesson.n_verified:
-            self.counts.add(lesson.source, lesson.n_verified, sum(each.is_draft for each in lesson.chosen))
-        lesson.guesses.learn(lesson.mtp, lesson.lookup, tokens, lesson.n_before)
+            self.counts.add(lesson.source, lesson.n_verified, lesson.n_right)
+        lesson.guesses.learn(lesson.mtp, lesson.lookup, lesson.tokens, lesson.n_before)
         if lesson.guesses.blocks is not None:
-            for token in tokens:
+            for token in lesson.tokens:
                 lesson.guesses.blocks.add(token)
 
     def think(self) -> None:

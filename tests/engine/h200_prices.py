@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from bench.adaptive_share import FIXED, RATIOS, Lengths, adaptive_settings, rates_of
-from pyjet.engine.chosen import Chosen
 from pyjet.engine.draft_costs import RESTS
-from pyjet.engine.guesses import Guesses
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from tests.engine.h200_drafts import GOOD, Agent, Card, agent
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
 LENGTHS = Lengths(80, 64)  # of bench.speculation
+N_TEXT = 8000  # tokens that an agent can say
 NOISE = 0.03  # of a step's time
 SHORT, LONG, LONGEST = 200, 23_000, 100_000
 UNSURE = np.float32(0.1)  # times the probabilities of a real model are those of random weights
@@ -88,7 +87,7 @@ class PricedCard(Card):
         self.context = context
         self.gains = [0.0, *accumulate(rates_of(ratio))]
         self.rng = np.random.default_rng([seed, n_seqs, context, round(100 * ratio)])
-        self.agents = [agent(i, context, GOOD, seed=seed) for i in range(n_seqs)]
+        self.agents = [agent(i, context, GOOD, seed=seed, n_text=N_TEXT) for i in range(n_seqs)]
         for i, each in enumerate(self.agents):
             each.probabilities = each.probabilities * UNSURE
             each.sequence.sampler.seed = 100 * seed + i  # seed 0: the lots of the benchmark
@@ -99,17 +98,12 @@ class PricedCard(Card):
         self.steps.append(([len(each.sequence.verifying) for each in self.agents], seconds))
         return seconds * (1.0 + NOISE * float(np.clip(self.rng.normal(), -3.0, 3.0)))
 
-    def verify(self, each: Agent) -> list[Chosen]:
+    def verify(self, each: Agent) -> list[int]:
         sequence = each.sequence
-        assert isinstance(sequence.guesses, Guesses) and sequence.guesses.lots is not None
-        n_right = sequence.guesses.lots.n_right(len(sequence.generated), len(sequence.verifying))
-        tokens = []
-        for i in range(n_right + 1):
-            sequence.advance_decoding(i)
-            token = int(each.text[len(sequence.generated)])
-            sequence.add_token(token)
-            tokens.append(Chosen(token, None, token, by_host=False, is_draft=i < n_right))
-        return tokens
+        assert sequence.lots is not None
+        n_before = len(sequence.generated)
+        n_right = sequence.lots.n_right(n_before, len(sequence.verifying))
+        return self.take(sequence, each.text[n_before : n_before + n_right + 1].tolist())
 
     def speed(self, steps: slice) -> float:
         """Expected tokens per second of these steps, as noise and lots would have it on average."""

@@ -29,7 +29,7 @@ def test_the_best_fixed_number_is_found_within_the_steps_of_the_benchmark(n_seqs
     assert of_none >= 0.98
 
 
-@pytest.mark.parametrize("cell", [(8, 23_000, "high"), (8, 23_000, "low"), (4, 100_000, "high"), (4, 100_000, "low")])
+@pytest.mark.parametrize("cell", [(8, 23_000, "high"), (8, 23_000, "low"), (8, 100_000, "high")])
 def test_without_trials_it_is_not_found(cell: tuple[int, int, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DraftTrials, "consider", lambda *_: None)
     of_best, _ = shares(*cell)
@@ -39,7 +39,7 @@ def test_without_trials_it_is_not_found(cell: tuple[int, int, str], monkeypatch:
 @pytest.mark.parametrize("name", RATIOS)
 def test_in_the_long_run_trials_lose_next_to_nothing(name: str) -> None:
     card = PricedCard(4, 23_000, RATIOS[name], seed=0)
-    for _ in range(900):
+    for _ in range(800):
         card.step(card.agents)
     assert card.speed(slice(400, None)) > 0.99 * max(fixed_speeds(4, 23_000, RATIOS[name]).values())
 
