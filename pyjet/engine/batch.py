@@ -37,42 +37,46 @@ class DraftPlan:
     is_sampled: bool = False
 
 
-@dataclass(frozen=True)
 class DecodeStep:
-    """A batch of decode rows only. It carries the next step too while the same sequences have as many there."""
+    """A batch of decode rows only. It carries the next step too while the same sequences have as many there.
 
-    sequences: list[Sequence]
-    layouts: list[tuple[int, int, int]]  # of each: version of its table, pages of it in the batch, rows
-    drafts: DraftPlan | None
-    batch: StepBatch
-    sample_rows: SampleRows  # of the batch
+    So a step changes the numbers of its rows and nothing else.
+    """
+
+    def __init__(self, plan: Plan, drafts: DraftPlan | None, batch: StepBatch, sample_rows: SampleRows) -> None:
+        self._drafts = drafts
+        self._layouts = layouts_of(plan)
+        self._sequences = [sequence for sequence, _ in plan]
+        self._sampled = [s for s in self._sequences if flags_of(s.sampler) & ROW_SAMPLE]
+        self._sample_rows = sample_rows
+        self._batch = batch
+        self._n_accept, self._n_draft = batch.seqs["n_accept"], batch.seqs["n_draft"]
 
     def fits(self, plan: Plan, drafts: DraftPlan | None) -> bool:
-        return (
-            len(plan) == len(self.sequences)
-            and drafts is self.drafts
-            and all(
-                sequence is before and sequence.is_decoding and layout_of(sequence) == layout
-                for (sequence, _), before, layout in zip(plan, self.sequences, self.layouts)
-            )
-        )
+        """Whether the plan is of that kind. Who reads again after a preemption has another table."""
+        return drafts is self._drafts and layouts_of(plan) == self._layouts
 
     def advance(self) -> StepBatch:
         """The rows that come next."""
-        batch = self.batch
-        batch.tokens[:] = [token for s in self.sequences for token in (s.generated[-1], *s.verifying)]
-        batch.positions[:] = [p for s in self.sequences for p in range(s.n_computed, s.n_computed + s.n_rows)]
-        batch.seqs["n_accept"] = [sequence.n_pending for sequence in self.sequences]
-        batch.seqs["n_draft"] = [sequence.n_draft for sequence in self.sequences]
-        if len(batch.samples):
-            sampled = [s for s in self.sequences if flags_of(s.sampler) & ROW_SAMPLE]
-            self.sample_rows.write([s.sampler for s in sampled], [s.verifying for s in sampled])
-        return batch
+        tokens: list[int] = []
+        positions: list[int] = []
+        for sequence in self._sequences:
+            drafts, first = sequence.verifying, sequence.n_computed
+            tokens.append(sequence.generated[-1])
+            tokens += drafts
+            positions += range(first, first + 1 + len(drafts))
+        self._batch.tokens[:] = tokens
+        self._batch.positions[:] = positions
+        self._n_accept[:] = [sequence.n_pending for sequence in self._sequences]
+        self._n_draft[:] = [sequence.n_draft for sequence in self._sequences]
+        if self._sampled:
+            self._sample_rows.write_draws([(s.sampler, s.verifying) for s in self._sampled])
+        return self._batch
 
 
-def layout_of(sequence: Sequence) -> tuple[int, int, int]:
-    """What decides about the shape of a decoding sequence's part of a batch."""
-    return sequence.table_version, len(sequence.pages), sequence.n_rows
+def layouts_of(plan: Plan) -> list[tuple[Sequence, int, int, int]]:
+    """What decides about the shape of a batch of decoding sequences: version and pages of each table, and rows."""
+    return [(sequence, sequence.table_version, len(sequence.pages), n_rows) for sequence, n_rows in plan]
 
 
 def flags_of(sampler: Sampler) -> int:
@@ -105,8 +109,7 @@ class BatchBuilder:
         is_decoding = all(sequence.is_decoding for sequence, _ in plan)
         batch = self._write(plan, drafts)
         if is_decoding:
-            sequences = [sequence for sequence, _ in plan]
-            self._decode = DecodeStep(sequences, [layout_of(s) for s in sequences], drafts, batch, self._sample_rows)
+            self._decode = DecodeStep(plan, drafts, batch, self._sample_rows)
         return batch
 
     def _write(self, plan: Plan, drafts: DraftPlan | None) -> StepBatch:

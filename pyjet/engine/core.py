@@ -160,7 +160,7 @@ class EngineCore:
         return events, batch
 
     def _choose_drafts(self) -> None:
-        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
+        decoding = [s for s in self._running.values() if s.n_computed >= s.n_to_read]
         self._speculation.choose(decoding, len(self._running) - len(decoding))
         for sequence in decoding:
             self._admission.cover(sequence)
@@ -223,6 +223,7 @@ class EngineCore:
                 self._speculation.learn(each.lesson)
         if self._speculation.is_on:
             self._speculation.think()
+        self._budget.think()
         return events
 
     def _token_events(self, taken: TakenTokens) -> list[Event]:
@@ -238,7 +239,7 @@ class EngineCore:
         of_drafts = 0.0
         if self._speculation.is_on:
             of_drafts = self._speculation.observe(seconds)
-        self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
+        self._budget.observe(sum([n_rows for _, n_rows in self._plan]), seconds - of_drafts)
 
     def _goes_on(self, sequence: Sequence, tokens: list[int]) -> bool:
         """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""

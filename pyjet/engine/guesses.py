@@ -61,17 +61,20 @@ class Guesses:
 
     def take_mtp(self, tokens: Items[int], probabilities: Items[float], p_min: float) -> None:
         """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``."""
-        cells = []
+        guess, rates, chance = Guess(), self.acceptance.rates, 1.0
         for position, (token, probability) in enumerate(zip(tokens, probabilities)):
             if token < 0 or probability < p_min:
                 break
-            cells.append(confidence_cell(probability, position))
-        self.mtp = Guess(tokens[: len(cells)], cells, self.acceptance.rates)
+            cell = confidence_cell(probability, position)
+            chance *= rates[cell]
+            guess.tokens.append(token)
+            guess.cells.append(cell)
+            guess.chances.append(chance)
+        self.mtp = guess
 
     def look_up(self, n_tokens: int, most: int) -> None:
         """Find what followed the newest of ``n_tokens`` tokens before."""
-        if self.index is None:
-            return
+        assert self.index is not None
         self.index.extend(n_tokens)
         if (found := self.index.find(n_tokens)) is None:
             self.lookup = NOTHING
@@ -82,7 +85,8 @@ class Guesses:
 
     def choose_source(self, most: int) -> None:
         """The one that promises more, with drafts for ``most`` tokens at most."""
-        self.mtp.cut(most)
+        if len(self.mtp.tokens) > most:
+            self.mtp.cut(most)
         self.source = "lookup" if self.lookup.tokens and self.lookup.worth > self.mtp.worth else "mtp"
 
     @property

@@ -15,6 +15,7 @@ class SampleRows:
 
     def __init__(self, max_rows: int) -> None:
         self._samples: Records = np.zeros(max_rows, SAMPLE_DTYPE)
+        self._indices, self._n_counts = self._samples["index"], self._samples["n_counts"]
         self._counts: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, COUNT_DTYPE)
         self._biases: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, BIAS_DTYPE)
         self._begins = np.arange(max_rows, dtype=np.int32) * MAX_SAMPLE_TOKENS
@@ -27,17 +28,27 @@ class SampleRows:
 
         Each sampler has a row for its next token and one behind each of its ``drafts``, as if these were accepted.
         """
-        drafts = drafts or [[] for _ in samplers]
-        layout = [(sampler, len(of_sampler)) for sampler, of_sampler in zip(samplers, drafts)]
+        rows = list(zip(samplers, drafts or [[] for _ in samplers]))
+        layout = [(sampler, len(of_sampler)) for sampler, of_sampler in rows]
         if layout != self._layout:
             self._write_parameters(layout)
             self._layout = layout
-        begin = 0
-        for sampler, of_sampler in zip(samplers, drafts):
-            self._write_draws(sampler, of_sampler, begin)
-            begin += 1 + len(of_sampler)
-        n_entries = begin * MAX_SAMPLE_TOKENS
-        return self._samples[:begin], self._counts[:n_entries], self._biases[:n_entries]
+        n_rows = self.write_draws(rows)
+        n_entries = n_rows * MAX_SAMPLE_TOKENS
+        return self._samples[:n_rows], self._counts[:n_entries], self._biases[:n_entries]
+
+    def write_draws(self, rows: Sequence[tuple[Sampler, list[int]]]) -> int:
+        """What is another for every token, of the same samplers with as many drafts as before; how many rows that are.
+
+        That is the token's index, and the tokens that are penalised.
+        """
+        indices: list[int] = []
+        for sampler, drafts in rows:
+            if sampler.penalises:
+                self._write_counts(sampler, drafts, len(indices))
+            indices += range(sampler.index, sampler.index + 1 + len(drafts))
+        self._indices[: len(indices)] = indices
+        return len(indices)
 
     def _write_parameters(self, layout: list[tuple[Sampler, int]]) -> None:
         """What stays the same while the same sequences have the same numbers of rows."""
@@ -53,13 +64,10 @@ class SampleRows:
             self._biases[first : first + n_biases] = sampler.biases
             begin = end
 
-    def _write_draws(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
-        """What is another for every token: its index, and the tokens that are penalised."""
-        n_rows = 1 + len(drafts)
-        self._samples["index"][begin : begin + n_rows] = range(sampler.index, sampler.index + n_rows)
-        for i in range(n_rows):
-            if (counts := sampler.counts_after(drafts[:i])) is None:
-                break
-            first = (begin + i) * MAX_SAMPLE_TOKENS
+    def _write_counts(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
+        for row in range(begin, begin + 1 + len(drafts)):
+            counts = sampler.counts_after(drafts[: row - begin])
+            assert counts is not None
+            first = row * MAX_SAMPLE_TOKENS
             self._counts[first : first + len(counts)] = counts
-            self._samples["n_counts"][begin + i] = len(counts)
+            self._n_counts[row] = len(counts)

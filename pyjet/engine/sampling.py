@@ -49,6 +49,11 @@ class Sampler:
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
+    @property
+    def penalises(self) -> bool:
+        """Whether a token's chance depends on how often it occurred."""
+        return self._counts is not None
+
     def counts_after(self, drafts: Sequence[int]) -> Records | None:
         """COUNT_DTYPE by ascending token: what penalties look at once ``drafts`` are accepted; None without penalties.
 

@@ -29,6 +29,7 @@ from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
 from pyjet.native.step import StepResult
 
+BLOCK_STEPS = 4  # new blocks of the draft head count after so many
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
 
 
@@ -85,7 +86,10 @@ class Speculation:
         self._made: list[list[int]] = []  # by the step, for each of its sequences
         self._probabilities: list[list[float]] = []
         self._draft_plan = DraftPlan(np.empty(0, np.int32), settings.sampling == "probabilistic")
-        self._blocks_of: list[tuple[int, int]] = []  # whose blocks are in the plan, as of which version
+        self._wanting: list[int] = []  # tasks whose blocks are in the plan,
+        self._recents: list[RecentBlocks] = []  # these
+        self._versions: list[int] = []  # as of then
+        self._n_thoughts = 0
 
     def start(self, sequence: Sequence) -> None:
         """A sequence runs from now on."""
@@ -109,23 +113,32 @@ class Speculation:
         if not decoding:
             self._n_draft = self._depth.latest if self._settings.is_adaptive else self._settings.max_draft
             return
-        mosts = [min(self._limits.max_spec, sequence.n_ahead) for sequence in decoding]
-        guesses = [guesses_of(sequence) for sequence in decoding]
-        for sequence, each, most in zip(decoding, guesses, mosts):
-            each.look_up(sequence.n_tokens, most)
+        max_spec = self._limits.max_spec
+        guesses: list[Guesses] = []
+        aheads: list[int] = []  # positions behind the newest token of each that can be computed
+        n_context = 0
+        for sequence in decoding:
+            each, n_tokens = guesses_of(sequence), sequence.n_tokens
+            ahead = sequence.longest - n_tokens
+            most = max_spec if max_spec < ahead else ahead
+            if each.index is not None:
+                each.look_up(n_tokens, most)
             each.choose_source(most)
+            guesses.append(each)
+            aheads.append(ahead)
+            n_context += n_tokens
         room = self._room(len(decoding), n_reading)
-        n_context = sum([sequence.n_computed for sequence in decoding])
-        self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
         if self._settings.is_adaptive:
+            self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
             lengths = self._paying(guesses, room)
         else:
             self._n_draft = self._settings.max_draft
             share, n_more = divmod(room, len(decoding))
-            lengths = [min(self._settings.most, most, share + (i < n_more)) for i, most in enumerate(mosts)]
-        for sequence, most, n in zip(decoding, mosts, lengths):
-            sequence.verifying = self._chosen_drafts(sequence, n, most)
-            sequence.n_draft = min(self._n_draft, sequence.n_ahead - len(sequence.verifying))
+            most = min(self._settings.most, max_spec)
+            lengths = [min(most, ahead, share + (i < n_more)) for i, ahead in enumerate(aheads)]
+        for sequence, each, ahead, n in zip(decoding, guesses, aheads, lengths):
+            sequence.verifying = drafts = self._chosen_drafts(sequence, each, n, min(max_spec, ahead))
+            sequence.n_draft = min(self._n_draft, ahead - len(drafts))
 
     def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
         """Lengths of drafts that make most tokens per second, or those of a trial."""
@@ -145,8 +158,7 @@ class Speculation:
             room = min(room, MAX_DRAFT_ROWS - n_decoding - n_reading)
         return max(0, room)
 
-    def _chosen_drafts(self, sequence: Sequence, n: int, most: int) -> list[int]:
-        guesses = guesses_of(sequence)
+    def _chosen_drafts(self, sequence: Sequence, guesses: Guesses, n: int, most: int) -> list[int]:
         drafts = guesses.chosen.tokens[:n]
         if guesses.lots is not None and not self._settings.is_adaptive:
             drafts += [sequence.generated[-1]] * (n - len(drafts))  # any will do
@@ -156,16 +168,11 @@ class Speculation:
 
     def join(self, plan: Plan) -> DraftPlan | None:
         """The MTP block's part in a planned step; also set ``n_draft`` of those that come to the end of a prompt."""
-        reading = [(s, n) for s, n in plan if not s.is_decoding]
-        ending = [s for s, n in reading if s.n_computed + n == s.n_to_read]
-        self._prompt_rows = sum(n for _, n in reading) or self._prompt_rows
-        for sequence, n in reading:
-            if (index := guesses_of(sequence).index) is not None:
-                index.extend(sequence.n_computed + n)
-            sequence.n_draft = 0
-        for sequence in ending:
-            sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
-        n_chosen = sum(s.n_rows for s, _ in plan if s.is_decoding) + len(ending)
+        n_rows = n_chosen = sum([n for _, n in plan])
+        reading = [(s, n) for s, n in plan if s.n_computed < s.n_to_read]
+        if reading:
+            self._prompt_rows = sum([n for _, n in reading])
+            n_chosen += self._join_reading(reading) - self._prompt_rows
         # What is read is read with its KV, whether drafts pay now or not.
         takes_part = self._n_draft or reading or self._depth.is_warm
         drafts = None
@@ -174,28 +181,45 @@ class Speculation:
         else:
             for sequence, _ in plan:
                 sequence.n_draft = 0
-        self._shape = self._shape_of(plan, drafts, only_decodes=not reading)
+        n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
+        self._shape = StepShape(n_rows, n_draft, None if reading else self._company, self._tokens_of_trial(plan, n_rows))
         return drafts
 
-    def _shape_of(self, plan: Plan, drafts: DraftPlan | None, *, only_decodes: bool) -> StepShape:
-        n_rows = sum([n for _, n in plan])
-        n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
-        tokens = None
-        if only_decodes and self._depth.trial is not None:
-            self._depth.trials.note_rows(n_rows)
-            tokens = len(plan) + sum(sum(guesses_of(s).chosen.chances[: len(s.verifying)]) for s, _ in plan)
-        return StepShape(n_rows, n_draft, self._company if only_decodes else None, tokens)
+    def _join_reading(self, reading: Plan) -> int:
+        """How many of those that read come to the end of what they read: a token is chosen for each."""
+        n_ending = 0
+        for sequence, n in reading:
+            if (index := guesses_of(sequence).index) is not None:
+                index.extend(sequence.n_computed + n)
+            sequence.n_draft = 0
+            if sequence.n_computed + n == sequence.n_to_read:
+                sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
+                n_ending += 1
+        return n_ending
+
+    def _tokens_of_trial(self, plan: Plan, n_rows: int) -> float | None:
+        """Expected of the step, if it is part of a trial."""
+        if self._depth.trial is None:
+            return None
+        self._depth.trials.note_rows(n_rows)
+        return len(plan) + sum([sum(guesses_of(s).chosen.chances[: len(s.verifying)]) for s, _ in plan])
 
     def _with_blocks(self, plan: Plan) -> DraftPlan:
-        """The same plan as before while the blocks of those that want drafts are the same."""
-        recents = [(s.id_task, r) for s, _ in plan if s.n_draft and (r := guesses_of(s).blocks) is not None]
-        versions = [(id_task, recent.version) for id_task, recent in recents]
-        if recents and versions != self._blocks_of:
-            self._blocks_of = versions
-            blocks = merged(recent for _, recent in recents)
-            if not np.array_equal(blocks, self._draft_plan.blocks):
-                self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
+        """The plan of before while those that want drafts are the same, or one with their newest blocks."""
+        if self._settings.first_blocks:
+            wanting = [sequence.id_task for sequence, _ in plan if sequence.n_draft]
+            if wanting and wanting != self._wanting:
+                self._wanting = wanting
+                self._recents = [r for s, _ in plan if s.n_draft and (r := guesses_of(s).blocks) is not None]
+                self._merge_blocks()
         return self._draft_plan
+
+    def _merge_blocks(self) -> None:
+        """Other blocks make another plan, and that a batch of its own: a few steps may go without the newest ones."""
+        self._versions = [recent.version for recent in self._recents]
+        blocks = merged(self._recents)
+        if not np.array_equal(blocks, self._draft_plan.blocks):
+            self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
 
     def observe(self, seconds: float) -> float:
         """The planned step took so long; how much of that was the MTP block's part. What it teaches can wait."""
@@ -241,7 +265,12 @@ class Speculation:
         timed, self._timed = self._timed, []
         for shape, seconds in timed:
             self._learn_price(shape, seconds)
-        if timed and self._settings.is_adaptive:
+        if not timed:
+            return
+        self._n_thoughts += 1
+        if self._n_thoughts % BLOCK_STEPS == 0 and [recent.version for recent in self._recents] != self._versions:
+            self._merge_blocks()
+        if self._settings.is_adaptive:
             self._depth.think()
 
     def _learn_price(self, shape: StepShape, seconds: float) -> None:

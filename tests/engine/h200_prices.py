@@ -21,7 +21,7 @@ from tests.engine.h200_drafts import GOOD, Agent, Card, agent
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
 LENGTHS = Lengths(80, 64)  # of bench.speculation
-N_TEXT = 8000  # tokens that an agent can say
+N_TEXT = 2000  # tokens that an agent can say
 NOISE = 0.03  # of a step's time
 SHORT, LONG, LONGEST = 200, 23_000, 100_000
 UNSURE = np.float32(0.1)  # times the probabilities of a real model are those of random weights
