@@ -2,7 +2,8 @@
 
 Agents decode with drafts on a device that answers at once, so what is measured is what a GPU waits for between two
 steps: `begin` plans a step and fills its arrays, `prepare` hands their addresses over, `take` takes the result.
-`settle` is what is done while a step computes. Microseconds a step, of which nine in ten take longer: other work on the machine does not count.
+`settle` is what is done while a step computes. Microseconds a step, of which nine in ten take longer: other work on
+the machine does not count.
 
 \b
   host_KIND_us_N[_greedy|_adaptive]   KIND: begin, prepare, take, path (their sum) or settle; N agents

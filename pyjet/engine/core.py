@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from pyjet.engine.admission import Admission, Waiting
-from pyjet.engine.batch import BatchBuilder, DraftPlan
+from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
@@ -29,6 +29,7 @@ from pyjet.engine.request import (
     TokenEvent,
     TokenProbs,
 )
+from pyjet.engine.row_arrays import DraftPlan
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence

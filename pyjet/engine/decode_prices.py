@@ -33,12 +33,17 @@ class DecodePrices:
     """
 
     def __init__(self, measured: StepCosts, max_rows: int) -> None:
-        self._base = np.array([0.0, *(measured.seconds(n) for n in range(1, max_rows + 1))])
+        self._base = np.zeros(max_rows + 1)
+        self.learn_base(measured)
         self._books: dict[Kind, PriceBook] = {}
         self._kind: Kind | None = None
         self._prices: Float64Array = np.maximum.accumulate(self._base)
         self.book = PriceBook(self._base)
         self.step = 0  # decoding steps so far
+
+    def learn_base(self, measured: StepCosts) -> None:
+        """Prices for all companies, where nothing was measured before the first request."""
+        self._base[1:] = [measured.seconds(n) for n in range(1, len(self._base))]
 
     def enter(self, n_sequences: int, context: int) -> None:
         """The next steps are of this kind."""

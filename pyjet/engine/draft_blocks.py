@@ -50,11 +50,9 @@ class RecentBlocks:
 
 def merged(recents: Iterable[RecentBlocks]) -> Int32Array:
     """int32[up to MAX_BLOCKS]: the most recent blocks of all sequences, as many of each as there is room for."""
-    lists = [recent.newest_first for recent in recents]
-    blocks: dict[int | None, None] = {}
-    for of_rank in zip_longest(*lists):
-        blocks.update(dict.fromkeys(of_rank))
+    blocks: dict[int, None] = {}
+    for of_rank in zip_longest(*(recent.newest_first for recent in recents)):
+        blocks.update(dict.fromkeys([block for block in of_rank if block is not None]))
         if len(blocks) > MAX_BLOCKS:
             break
-    blocks.pop(None, None)
     return np.array(sorted(list(blocks)[:MAX_BLOCKS]), np.int32)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pyjet.engine.acceptance import Acceptance, Counts
-from pyjet.engine.batch import DraftPlan, Plan
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks, merged
@@ -23,6 +22,7 @@ from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.guesses import Guess, Guesses, Source
 from pyjet.engine.lookup import LookupIndex
+from pyjet.engine.row_arrays import DraftPlan, Plan
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from pyjet.engine.step_costs import StepCosts
@@ -182,7 +182,8 @@ class Speculation:
             for sequence, _ in plan:
                 sequence.n_draft = 0
         n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
-        self._shape = StepShape(n_rows, n_draft, None if reading else self._company, self._tokens_of_trial(plan, n_rows))
+        company = None if reading else self._company
+        self._shape = StepShape(n_rows, n_draft, company, self._tokens_of_trial(plan, n_rows))
         return drafts
 
     def _join_reading(self, reading: Plan) -> int:
@@ -281,8 +282,9 @@ class Speculation:
             if shape.tokens is not None:
                 self._depth.trials.pay(shape.tokens, seconds)
         if shape.company is not None or not self._limits.step_seconds:
-            # Without calibration steps with prompts tell about larger sizes.
             self._costs.observe(shape.n_rows, of_rows)
+        if not self._limits.step_seconds:  # nothing was measured at load: steps with prompts tell about larger sizes
+            self._policy.prices.learn_base(self._costs)
 
 
 def guesses_of(sequence: Sequence) -> Guesses:

@@ -124,7 +124,8 @@ class Card:
         """Tokens that a step gave an agent."""
         sequence = each.sequence
         following = each.text[len(sequence.generated) :][: MAX_DRAFT + 1].tolist()
-        n_right = next((i for i, draft in enumerate(sequence.verifying) if draft != following[i]), len(sequence.verifying))
+        drafts = sequence.verifying
+        n_right = next((i for i, draft in enumerate(drafts) if draft != following[i]), len(drafts))
         return self.take(sequence, following[: n_right + 1])
 
     def take(self, sequence: Sequence, tokens: list[int]) -> list[int]:
