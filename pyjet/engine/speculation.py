@@ -182,8 +182,10 @@ class Speculation:
             for sequence, _ in plan:
                 sequence.n_draft = 0
         n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
-        company = None if reading else self._company
-        self._shape = StepShape(n_rows, n_draft, company, self._tokens_of_trial(plan, n_rows))
+        if reading:
+            self._shape = StepShape(n_rows, n_draft, None, None)
+        else:
+            self._shape = StepShape(n_rows, n_draft, self._company, self._tokens_of_trial(plan, n_rows))
         return drafts
 
     def _join_reading(self, reading: Plan) -> int:
@@ -278,12 +280,13 @@ class Speculation:
         of_rows = seconds - self._part_of_drafts(shape, seconds)
         if shape.company is not None:
             self._passes.observe(shape.n_rows, shape.n_draft, seconds)
-            self._policy.observe(shape.company, shape.n_rows, of_rows)
+            self._costs.observe(shape.n_rows, of_rows)
+            if self._settings.is_adaptive:
+                self._policy.observe(shape.company, shape.n_rows, of_rows)
             if shape.tokens is not None:
                 self._depth.trials.pay(shape.tokens, seconds)
-        if shape.company is not None or not self._limits.step_seconds:
+        elif not self._limits.step_seconds:  # steps with prompts tell about larger sizes
             self._costs.observe(shape.n_rows, of_rows)
-        if not self._limits.step_seconds:  # nothing was measured at load: steps with prompts tell about larger sizes
             self._policy.prices.learn_base(self._costs)
 
 
