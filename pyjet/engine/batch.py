@@ -30,14 +30,14 @@ class BatchBuilder:
 
     def _write(self, plan: Plan, drafts: DraftPlan | None) -> StepBatch:
         row = n_pages = n_samples = 0
-        tables = []
+        holders: list[tuple[Sequence, int, int]] = []
         sampled: list[Sequence] = []
         for index, (sequence, n_rows) in enumerate(plan):
             flags = self._write_rows(sequence, index, row, n_rows, with_guess=drafts is not None)
-            table = sequence.page_table[: self._n_pages(sequence, n_rows)]
+            n_held = self._n_pages(sequence, n_rows)
             self._arrays.seqs[index] = (
                 sequence.state_slot, row, n_rows, sequence.n_speculative(n_rows), sequence.n_pending, n_pages,
-                len(table), 0 if sequence.n_computed else SEQ_RESET, *NO_DRAFTS,
+                n_held, 0 if sequence.n_computed else SEQ_RESET, *NO_DRAFTS,
             )  # fmt: skip
             if drafts is not None:
                 of_sequence = self._arrays.seqs[index]
@@ -47,10 +47,12 @@ class BatchBuilder:
             if flags & ROW_SAMPLE:
                 sampled.append(sequence)
                 n_samples += sequence.n_rows
-            tables.append(table)
-            n_pages += len(table)
+            holders.append((sequence, sequence.table_version, n_held))
+            n_pages += n_held
             row += n_rows
-        return self._arrays.batch(row, tables, sampled, drafts)
+        batch = self._arrays.write_batch(row, holders, sampled, drafts)
+        self._arrays.samples.write_draws([(s.sampler, s.verifying) for s in sampled])
+        return batch
 
     def _n_pages(self, sequence: Sequence, n_rows: int) -> int:
         """Pages of a sequence that the step may read or write."""
@@ -66,12 +68,12 @@ class BatchBuilder:
             first_chosen = row
         else:
             arrays.tokens[row:end] = sequence.tokens[first : first + n_rows]
-            arrays.next[row:end] = sequence.tokens[first + 1 : first + n_rows + 1]
+            arrays.row_next[row:end] = sequence.tokens[first + 1 : first + n_rows + 1]
             arrays.row_flags[row:end] = 0
             if first + n_rows < sequence.n_to_read:
                 return 0
             first_chosen = end - 1
         flags = flags_of(sequence.sampler, with_guess=with_guess)
         arrays.row_flags[first_chosen:end] = flags
-        arrays.next[first_chosen:end] = CHOSEN
+        arrays.row_next[first_chosen:end] = CHOSEN
         return flags

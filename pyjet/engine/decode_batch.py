@@ -30,6 +30,7 @@ class DecodeBatch:
         seqs: list[tuple[int, ...]] = []
         row_seq: list[int] = []
         row_flags: list[int] = []
+        holders: list[tuple[Sequence, int, int]] = []
         n_pages = n_samples = 0
         for index, (sequence, n_rows) in enumerate(plan):
             n_held, n_verify = len(sequence.pages), n_rows - 1
@@ -38,6 +39,7 @@ class DecodeBatch:
             if drafts is not None:
                 of_drafts = (n_verify, 0, n_samples if drafts.is_sampled and flags & ROW_SAMPLE else -1, 0)
             seqs.append((sequence.state_slot, len(row_seq), n_rows, n_verify, 0, n_pages, n_held, 0, *of_drafts))
+            holders.append((sequence, sequence.table_version, n_held))
             row_seq += [index] * n_rows
             row_flags += [flags] * n_rows
             n_samples += n_rows if flags & ROW_SAMPLE else 0
@@ -45,9 +47,8 @@ class DecodeBatch:
         arrays.seqs[: len(plan)] = seqs
         arrays.row_seq[: len(row_seq)] = row_seq
         arrays.row_flags[: len(row_seq)] = row_flags
-        arrays.next[: len(row_seq)] = CHOSEN
-        tables = [sequence.page_table[: len(sequence.pages)] for sequence, _ in plan]
-        return arrays.batch(len(row_seq), tables, self._sampled, drafts)
+        arrays.row_next[: len(row_seq)] = CHOSEN
+        return arrays.write_batch(len(row_seq), holders, self._sampled, drafts)
 
     def advance(self) -> StepBatch:
         """The rows that come next."""

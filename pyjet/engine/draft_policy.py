@@ -53,7 +53,8 @@ class DraftPolicy:
     def observe(self, company: Company, n_rows: int, seconds: float) -> None:
         """A step in such company that only decoded took so long, without the MTP block's part."""
         self.prices.observe(company.n_rows, company.context, min(n_rows, self._max_rows), seconds)
-        self._company = None
+        self._seconds = self._look_up(company, 0)
+        self._company = company
 
     def cut(self, chances: Chances, company: Company, room: int, n_draft: int) -> Cut:
         """Drafts to verify, ``room`` at most, in a step that makes ``n_draft`` for the next one.

@@ -10,7 +10,8 @@ import numpy as np
 from pyjet.engine.sample_rows import SampleRows
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
-from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_DTYPE, Int32Array, StepBatch, no_blocks
+from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, Int32Array, StepBatch
+from pyjet.native.step_arrays import StepArrays
 
 Plan = Rows["tuple[Sequence, int]"]
 CHOSEN = -1  # as the token after a row: the one that is chosen for it
@@ -27,33 +28,28 @@ class DraftPlan:
     is_sampled: bool = False
 
 
-class RowArrays:
-    """Room for the rows and sequences of one step; field meanings are those of StepBatch."""
+class RowArrays(StepArrays):
+    """With the rows that are sampled, and the table of pages of the newest batch."""
 
     def __init__(self, max_rows: int, max_seqs: int, max_spec: int) -> None:
-        self.tokens = np.zeros(max_rows, np.int32)
-        self.next = np.zeros(max_rows, np.int32)
-        self.positions = np.zeros(max_rows, np.int32)
-        self.row_seq = np.zeros(max_rows, np.int32)
-        self.row_flags = np.zeros(max_rows, np.uint32)
-        self.seqs = np.zeros(max_seqs, SEQ_DTYPE)
         self.samples = SampleRows(max_seqs * (max_spec + 1))
+        super().__init__(max_rows, max_seqs, *self.samples.arrays)
+        self._holders: list[tuple[Sequence, int, int]] = []  # sequences, versions of their tables and pages of these
+        self._table: Int32Array = np.empty(0, np.int32)
 
-    def batch(
-        self, n_rows: int, tables: list[Int32Array], sampled: list[Sequence], drafts: DraftPlan | None
+    def write_batch(
+        self, n_rows: int, holders: list[tuple[Sequence, int, int]], sampled: list[Sequence], drafts: DraftPlan | None
     ) -> StepBatch:
-        """What was written. ``tables``: pages of each sequence; ``sampled``: those that the device samples."""
-        return StepBatch(
-            self.tokens[:n_rows],
-            self.positions[:n_rows],
-            self.row_seq[:n_rows],
-            self.row_flags[:n_rows],
-            self.seqs[: len(tables)],
-            tables[0] if len(tables) == 1 else np.concatenate(tables),
-            *self.samples.write([s.sampler for s in sampled], [s.verifying for s in sampled]),
-            None if drafts is None else self.next[:n_rows],
-            no_blocks() if drafts is None else drafts.blocks,
-        )
+        """What was written. ``holders``: (sequence, version of its table, pages); ``sampled``: by the device.
+
+        The draws of the sampled rows are still to be written.
+        """
+        if holders != self._holders:
+            self._holders = holders
+            self._table = np.concatenate([sequence.page_table[:n_pages] for sequence, _, n_pages in holders])
+        n_of_samples = self.samples.lay_out([(s.sampler, s.verifying) for s in sampled])
+        blocks = None if drafts is None else drafts.blocks
+        return self.batch(n_rows, len(holders), self._table, n_of_samples, blocks)
 
 
 def flags_of(sampler: Sampler, *, with_guess: bool = False) -> int:

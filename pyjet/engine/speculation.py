@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyjet.engine.acceptance import Acceptance, Counts
+from pyjet.engine.acceptance import Acceptance, Counts, confidence_cells
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks, merged
@@ -27,7 +27,7 @@ from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
-from pyjet.native.step import StepResult
+from pyjet.native.step import Float32Array, StepResult
 
 BLOCK_STEPS = 4  # new blocks of the draft head count after so many
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
@@ -84,7 +84,8 @@ class Speculation:
         self._shape = StepShape(0, RESTS, None, None)  # of the planned step
         self._timed: list[tuple[StepShape, float]] = []  # steps and their seconds, from which nothing was learned yet
         self._made: list[list[int]] = []  # by the step, for each of its sequences
-        self._probabilities: list[list[float]] = []
+        self._probabilities: Float32Array = np.empty((0, 0), np.float32)
+        self._cells: list[list[int]] = []
         self._draft_plan = DraftPlan(np.empty(0, np.int32), settings.sampling == "probabilistic")
         self._wanting: list[int] = []  # tasks whose blocks are in the plan,
         self._recents: list[RecentBlocks] = []  # these
@@ -234,8 +235,10 @@ class Speculation:
 
     def read(self, result: StepResult, drafts: DraftPlan | None) -> None:
         """The drafts that a step made."""
-        self._made = [] if drafts is None else result.drafts.tolist()
-        self._probabilities = [] if drafts is None else result.draft_probs.tolist()
+        if drafts is not None:
+            self._made = result.drafts.tolist()
+            self._probabilities = result.draft_probs
+            self._cells = confidence_cells(result.draft_probs)
 
     def note(
         self, sequence: Sequence, index: int, tokens: list[int], n_right: int, *, is_as_guessed: bool = True
@@ -251,7 +254,8 @@ class Speculation:
         guesses.forget()
         # Drafts for what follows are of use when the MTP block made them behind the same tokens; lots do not care.
         if n_draft and (is_as_guessed or guesses.lots is not None):
-            guesses.take_mtp(self._made[index][:n_draft], self._probabilities[index], self._settings.p_min)
+            probabilities = self._probabilities[index].tolist() if self._settings.p_min else ()
+            guesses.take_mtp(self._made[index][:n_draft], self._cells[index], probabilities, self._settings.p_min)
         return lesson
 
     def learn(self, lesson: Lesson) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
@@ -16,7 +17,7 @@ from pyjet.engine.acceptance import (
     N_CELLS,
     Acceptance,
     Counts,
-    confidence_cell,
+    confidence_cells,
     match_cell,
 )
 from pyjet.engine.draft_costs import RESTS, DraftCosts
@@ -129,7 +130,9 @@ def test_prices_stay_while_nothing_differs() -> None:
 
 def test_kinds_of_drafts_have_cells_of_their_own() -> None:
     probabilities = (0.0, *CONFIDENCES, 1.0)
-    confident = [confidence_cell(p, position) for position in (0, 1, 6) for p in probabilities]
+    cells = np.array(confidence_cells(np.array([[p] * 7 for p in probabilities])))
+    assert (cells[:, 1:] == cells[:, 1:2]).all()
+    confident = cells[:, :2].ravel().tolist()
     matched = [match_cell(n, position) for n in (1, *MATCHES, 99) for position in (0, 3)]
     assert len(set(confident)) == 2 * (len(CONFIDENCES) + 1)
     assert min(confident) == 7 and max(confident) < FIRST_MATCH <= min(matched)
