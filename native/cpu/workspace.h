@@ -18,7 +18,7 @@ struct Workspace {
     AlignedVector<float> x;            // residual stream, n_embd
     AlignedVector<float> h;            // normed rows, n_embd (2 n_embd for the MTP block's input)
     AlignedVector<float> delta;        // what a mixer or feed-forward adds, n_embd
-    AlignedVector<float> wide;         // attention: query | gate per head; GDN: q, k, v channels before the convolution
+    AlignedVector<float> wide;         // attention: query (| gate) per head; GDN: q, k, v channels before the convolution
     AlignedVector<float> mixed;        // attention: rotated queries; GDN: channels after the convolution
     AlignedVector<float> k, v;         // attention keys and values
     AlignedVector<float> z;            // GDN output gate

@@ -122,6 +122,7 @@ class CudaEngine final : public Engine {
     void synchronize(const char *what) const { stream_.synchronize(what); }
 
     const Shape shape_;
+    const Vector rope_factors_;
     const pj_config config_;
     const Device device_;
     const int max_selected_;

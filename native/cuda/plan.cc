@@ -126,6 +126,7 @@ int64_t partial_capacity(const Shape &s, const pj_config &c) {
 
 CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
     : shape_(model.shape),
+      rope_factors_(model.rope_factors),
       config_(config),
       device_(open_checked(model.shape, config.device_index)),
       max_selected_(std::min(config.max_rows, kMostSelected)),
@@ -241,7 +242,7 @@ void CudaEngine::allocate() {
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
-    rope_ = RopeTable(shape_, most_positions(shape_, config_));
+    rope_ = RopeTable(shape_, rope_factors_, most_positions(shape_, config_));
     if (config_.max_draft) {
         draft_table_ = PinnedBuffer<uint8_t>(mtp_embedding_.n_bytes, "the embedding table of the MTP block");
         std::memcpy(draft_table_.data(), mtp_embedding_.data, mtp_embedding_.n_bytes);
