@@ -62,9 +62,9 @@ Shape read_shape(const pj_model &m) {
         check_hybrid(m);
     else
         check_dense(m);
-    return {m.n_block,      m.n_nextn,      m.n_embd,  m.n_ff,        m.n_head,  m.n_head_kv,   m.head_dim,  m.rope_dim,
-            m.n_gdn_head_v, m.n_gdn_head_k, m.gdn_dim, m.conv_kernel, m.n_vocab, m.n_ctx_train, m.rope_base, m.rms_eps,
-            hybrid,         m.rope_type == PJ_ROPE_PAIRS};
+    return {m.n_block,  m.n_nextn,     m.n_embd,       m.n_ff,         m.n_head,  m.n_head_kv,
+            m.head_dim, m.rope_dim,    m.n_gdn_head_v, m.n_gdn_head_k, m.gdn_dim, m.conv_kernel,
+            m.n_vocab,  m.n_ctx_train, m.rope_base,    m.rms_eps,      hybrid,    m.rope_type == PJ_ROPE_PAIRS};
 }
 
 // Finds tensors by name and checks each one against the shape that the architecture gives it.

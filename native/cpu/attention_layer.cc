@@ -85,10 +85,11 @@ void CpuEngine::plan_split(const pj_step_in &in, int index, int n_segments) {
 void CpuEngine::project(const PackedBlock &b, const pj_step_in &in) {
     const int kv_width = shape_.n_head_kv * shape_.head_dim;
     timer_.run(Op::kProject, [&] {
-        matmul_many(
-            pool_, kernels_,
-            {{&b.q, ws_.wide.data(), shape_.query_outputs()}, {&b.k, ws_.k.data(), kv_width}, {&b.v, ws_.v.data(), kv_width}},
-            ws_.input, in.n_rows);
+        matmul_many(pool_, kernels_,
+                    {{&b.q, ws_.wide.data(), shape_.query_outputs()},
+                     {&b.k, ws_.k.data(), kv_width},
+                     {&b.v, ws_.v.data(), kv_width}},
+                    ws_.input, in.n_rows);
     });
     timer_.run(Op::kRope, [&] { pool_.for_each(in.n_rows, [&](int row) { rotate_and_store(b, in, row); }); });
 }

@@ -148,6 +148,7 @@ void check_rope_pairs(const Kernels &k, const char *isa) {
 }  // namespace
 
 int main() {
-    on_every_isa({check_norms, check_gates, check_extreme_gates, check_argmax, check_hadamard, check_rope, check_rope_pairs});
+    on_every_isa(
+        {check_norms, check_gates, check_extreme_gates, check_argmax, check_hadamard, check_rope, check_rope_pairs});
     return check_result();
 }
