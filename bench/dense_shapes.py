@@ -14,7 +14,7 @@ def _shape(arch: str, n_block: int, *, head_dim: int, **sizes: Any) -> Hyperpara
     )  # fmt: skip
 
 
-#: The "micro" ones are for tests: every head width, groups of 2 to 5, and widths that are no multiple of 256.
+#: The "micro" ones are for tests: every head width, groups of 2 to 16, and widths that are no multiple of 256.
 DENSE_PRESETS = {
     "qwen3-8b": _shape("qwen3", 36, n_embd=4096, n_ff=12288, n_head=32, n_head_kv=8, head_dim=128, n_vocab=151936,
                        n_ctx_train=40960, rope_base=1e6, rms_eps=1e-6),
@@ -30,6 +30,8 @@ DENSE_PRESETS = {
                           n_ctx_train=4096, rope_base=1e6, rms_eps=1e-6),
     "micro-llama": _shape("llama", 2, n_embd=320, n_ff=448, n_head=5, n_head_kv=1, head_dim=64, n_vocab=333,
                           n_ctx_train=4096, rope_base=5e5, rms_eps=1e-5),
+    "micro-llama-16": _shape("llama", 2, n_embd=192, n_ff=192, n_head=16, n_head_kv=1, head_dim=64, n_vocab=320,
+                             n_ctx_train=4096, rope_base=5e5, rms_eps=1e-5),
 }  # fmt: skip
 
 

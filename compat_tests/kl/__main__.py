@@ -106,7 +106,7 @@ def main(
     started = time.monotonic()
     try:
         what = tested(device)
-        file, as_it_is = path or default_model_path(), load_model(path).ftype_name if path else WEIGHTS[0]
+        file, as_it_is = path or default_model_path(), load_model(path).ftype_name.split()[0] if path else WEIGHTS[0]
         chosen = weights or ([as_it_is] if path else list(WEIGHTS))
         verdicts, results = run(file, as_it_is, chosen, per_kind, jobs or len(os.sched_getaffinity(0)), device)
     except (LlamaCppError, ModelError, TextError) as error:

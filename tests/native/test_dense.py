@@ -1,6 +1,6 @@
 """Models with plain attention in every block: their numbers, batch invariance and drafts.
 
-Shapes of bench/dense_shapes.py: heads of 64, 128 and 256, groups of 2, 4 and 5 query heads, rope in halves and in
+Shapes of bench/dense_shapes.py: heads of 64, 128 and 256, groups of 2 to 16 query heads, rope in halves and in
 pairs, with and without norms, biases, frequency divisors and an output matrix; widths that are no multiple of 256.
 """
 
@@ -25,6 +25,7 @@ MODELS: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "qwen3-256": ("micro-qwen3-256", None),
     "qwen2": ("micro-qwen2", None),
     "llama": ("micro-llama", None),
+    "llama-16": ("micro-llama-16", None),
     "llama-plain": ("micro-llama", (".bias", "rope_freqs")),
     "llama-biased": ("micro-llama", BIASED_AND_TIED),
 }
@@ -92,7 +93,8 @@ def test_quantised_weights(name: str, type_name: str, case: MakeCase) -> None:
 
 @pytest.mark.parametrize("kv", ["f16", "q8_0"])
 @pytest.mark.parametrize(
-    ("name", "type_name"), [("qwen3", "Q4_K_M"), ("qwen3-256", "Q8_0"), ("qwen2", "Q8_0"), ("llama", "Q4_1")]
+    ("name", "type_name"),
+    [("qwen3", "Q4_K_M"), ("qwen3-256", "Q8_0"), ("qwen2", "Q8_0"), ("llama", "Q4_1"), ("llama-16", "F16")],
 )
 def test_batch_invariance(name: str, type_name: str, kv: str, case: MakeCase) -> None:
     """Chunks of any size, scattered pages, beside others: always the bits of one row after the other."""
