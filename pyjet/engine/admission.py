@@ -189,7 +189,10 @@ class Admission:
         sequence = waiting.sequence or self._new_sequence(waiting)
         swap_seconds = self.cache.swaps.seconds
         if not self.cache.open(sequence, match.checkpoint, n_pages, force=is_first):
-            return None
+            # A checkpoint inside a page keeps that page beside the copy that is written on: one more than there are.
+            match = Match(None, match.n_common)
+            if not (is_first and self.cache.open(sequence, None, n_pages, force=True)):
+                return None
         sequence.swap_seconds += self.cache.swaps.seconds - swap_seconds
         self._unpark(sequence)
         self._note_start(sequence, match)
