@@ -13,6 +13,7 @@ from pyjet.engine.sequence import Sequence
 from pyjet.native.step import (
     NO_DRAFTS,
     ROW_ARGMAX,
+    ROW_HIDDEN,
     ROW_LOGITS,
     ROW_SAMPLE,
     SEQ_DTYPE,
@@ -162,7 +163,10 @@ class BatchBuilder:
             self._tokens[row:end] = sequence.tokens[first : first + n_rows]
             self._next[row:end] = sequence.tokens[first + 1 : first + n_rows + 1]
             self._row_flags[row:end] = 0
-            if first + n_rows < sequence.n_to_read:
+            if sequence.pool is not None:
+                begin, stop = sequence.pool.wanted(first, n_rows)
+                self._row_flags[row + begin - first : row + stop - first] = ROW_HIDDEN
+            if not sequence.n_chosen(n_rows):
                 return 0
             first_chosen = end - 1
         flags = flags_of(sequence.sampler)

@@ -76,6 +76,9 @@ class Speculation:
         if sequence.guesses is not None or not self.is_on:
             return
         index = blocks = lots = None
+        if sequence.pool is not None:
+            sequence.guesses = Guesses(Acceptance(self._seen), None, None, None)
+            return
         if settings.lookup:
             index = LookupIndex(
                 sequence.tokens, settings.lookup_min_match, settings.lookup_size, settings.lookup_min_hits
@@ -132,7 +135,7 @@ class Speculation:
     def join(self, plan: Plan) -> DraftPlan | None:
         """The MTP block's part in a planned step; also set ``n_draft`` of those that come to the end of a prompt."""
         reading = [(s, n) for s, n in plan if not s.is_decoding]
-        ending = [s for s, n in reading if s.n_computed + n == s.n_to_read]
+        ending = [s for s, n in reading if s.n_chosen(n)]
         self._prompt_rows = sum(n for _, n in reading) or self._prompt_rows
         for sequence, n in reading:
             if (index := guesses_of(sequence).index) is not None:
