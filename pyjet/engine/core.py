@@ -15,8 +15,10 @@ from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.pooling import HiddenRows, Pool
 from pyjet.engine.prefix_tree import CheckpointKind
 from pyjet.engine.request import (
+    EmbeddingEvent,
     Event,
     FailedEvent,
     FailureKind,
@@ -38,7 +40,7 @@ from pyjet.engine.snapshot import Snapshot
 from pyjet.engine.speculation import DraftOverride, Lesson, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
-from pyjet.native.step import StepBatch, StepResult
+from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
 class Stepper(DeviceMemory, Protocol):
@@ -193,7 +195,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         self._observe(result.step_us * 1e-6)
-        chosen = ChosenTokens(result)
+        chosen, hidden = ChosenTokens(result), HiddenRows(result.hidden)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
@@ -204,9 +206,13 @@ class EngineCore:
                 else:
                     self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
                 continue
+            chosen.next_sequence(sequence, n_rows, sequence.n_chosen(n_rows))
+            first = sequence.n_computed
             self._advance(sequence, n_rows, t_step)
-            chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
-            if sequence.is_decoding:
+            if sequence.pool is not None:
+                begin, end = sequence.pool.wanted(first, n_rows)
+                self._take_hidden(sequence, sequence.pool, hidden.next(end - begin))
+            elif sequence.is_decoding:
                 self._take_tokens(sequence, chosen.first(sequence), index, t_step)
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
@@ -280,6 +286,13 @@ class EngineCore:
             self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
         if self._speculation.is_on:
             taken.lesson = self._speculation.note(sequence, index, taken.tokens, n_right, is_as_guessed=is_as_guessed)
+
+    def _take_hidden(self, sequence: Sequence, pool: Pool, rows: Float32Array) -> None:
+        """Hidden rows of a sequence whose embedding is wanted; it ends with its prompt."""
+        parts = [pool.add(rows, sequence.n_computed), pool.finish() if sequence.is_decoding else None]
+        self._news += [EmbeddingEvent(sequence.request.id, part) for part in parts if part is not None]
+        if sequence.is_decoding:
+            self._news.append(self._end(sequence, "read"))
 
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""

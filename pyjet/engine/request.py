@@ -8,10 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 
-FinishReason = Literal["eos", "limit", "context", "cancelled", "none"]
+FinishReason = Literal["eos", "limit", "context", "cancelled", "none", "read"]
+# Which rows after the final norm make the embedding of a prompt: all, their mean, the first or the last one.
+Pooling = Literal["none", "mean", "cls", "last"]
 FailureKind = Literal["unavailable", "server", "context"]
 
 
@@ -40,7 +45,7 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One prompt to continue."""
+    """One prompt to continue, or with ``pooling`` one whose embedding is wanted instead."""
 
     id: str  # unique among requests in flight
     prompt: tuple[int, ...]
@@ -55,6 +60,12 @@ class GenerationRequest:
     time_limit_ms: int = -1  # generation time after the first token; over it: reason "limit"; -1: none
     cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
+    pooling: Pooling | None = None  # EmbeddingEvents instead of tokens; then nothing is kept of the prompt
+
+    @property
+    def reuses_prompt(self) -> bool:
+        """Whether what is known of its prompt may take the place of rows; an embedding of all rows needs them all."""
+        return self.cache_prompt and self.pooling in (None, "last")
 
 
 class Timings(NamedTuple):
@@ -119,12 +130,20 @@ class TokenEvent(NamedTuple):
     timings: Timings = Timings()
 
 
+@dataclass(frozen=True, eq=False)
+class EmbeddingEvent:
+    """Rows of an embedding, float32[n, width], the next ones in order; one row in all, except for pooling "none"."""
+
+    id: str
+    rows: npt.NDArray[np.float32]
+
+
 @dataclass(frozen=True)
 class FinishedEvent:
     """The last event of a request that ran.
 
     ``reason``: ``eos`` a stop id was generated; ``limit`` max_tokens or the time limit; ``context`` the slot is
-    full; ``cancelled``; ``none`` the prompt was empty, so nothing was generated.
+    full; ``cancelled``; ``none`` the prompt was empty, so nothing was generated; ``read`` its embedding is complete.
     """
 
     id: str
@@ -149,4 +168,4 @@ class FailedEvent:
     n_ctx: int = 0
 
 
-Event: TypeAlias = "StartedEvent | ProgressEvent | TokenEvent | FinishedEvent | FailedEvent"
+Event: TypeAlias = "StartedEvent | ProgressEvent | TokenEvent | EmbeddingEvent | FinishedEvent | FailedEvent"

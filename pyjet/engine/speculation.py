@@ -98,6 +98,9 @@ class Speculation:
         if sequence.guesses is not None or not self.is_on:
             return
         index = blocks = lots = None
+        if sequence.pool is not None:
+            sequence.guesses = Guesses(Acceptance(self._seen), None, None, None)
+            return
         if settings.lookup:
             index = LookupIndex(
                 sequence.tokens, settings.lookup_min_match, settings.lookup_size, settings.lookup_min_hits
@@ -196,7 +199,7 @@ class Speculation:
             if (index := guesses_of(sequence).index) is not None:
                 index.extend(sequence.n_computed + n)
             sequence.n_draft = 0
-            if sequence.n_computed + n == sequence.n_to_read:
+            if sequence.n_chosen(n):
                 sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
                 n_ending += 1
         return n_ending

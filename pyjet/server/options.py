@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjet.engine.request import Pooling
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.server.profiles import Profile
 
@@ -90,6 +91,10 @@ class ServerOptions:
     ui_config: dict[str, Any] = field(default_factory=dict)
     sleep_idle_seconds: int = -1
     log_prompts_dir: str | None = None
+    embeddings: bool = False
+    pooling: Pooling | None = None
+    """Which rows make an embedding; ``None`` = as the model's metadata says, else all of them."""
+    embd_normalize: int = 2
     offline: bool = False
 
     # chat and text

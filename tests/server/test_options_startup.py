@@ -151,9 +151,9 @@ def test_templates() -> None:
     model, tokenizer = tiny_model(), tiny_tokenizer()
     assert make_template(ServerOptions(), model, tokenizer).source == model.metadata["tokenizer.chat_template"]
     assert "{{" in make_template(ServerOptions(chat_template="{{ bos_token }}x"), model, tokenizer).source
-    for text in ("vicuna", "{% if"):
-        with pytest.raises(StartupError, match="chat template"):
-            make_template(ServerOptions(chat_template=text), model, tokenizer)
+    assert "USER: " in make_template(ServerOptions(chat_template="vicuna"), model, tokenizer).source
+    with pytest.raises(StartupError, match="chat template"):
+        make_template(ServerOptions(chat_template="{% if"), model, tokenizer)
     with pytest.raises(StartupError, match="--jinja"):
         make_template(ServerOptions(chat_template="{{ x }}", jinja=False), model, tokenizer)
 

@@ -214,7 +214,7 @@ DEFAULTS: dict[str, object] = {
     "--spec-draft-backend-sampling": True, "--spec-ngram-mod-n-min": 48, "--spec-ngram-mod-n-max": 64,
     "--spec-ngram-mod-n-match": 24, "--verbose": False, "--verbosity": 3, "--log-disable": False, "--log-file": None,
     "--log-jsonl": False, "--log-colors": "auto", "--log-prefix": True, "--log-timestamps": True,
-    "--backend-sampling": False,
+    "--backend-sampling": False, "--embedding": False, "--pooling": None, "--embd-normalize": 2,
 }  # fmt: skip
 SAMPLERS = "penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature".split()
 

@@ -48,14 +48,10 @@ def register(app: Flask, service: Service) -> None:
         _post(app, path, _raiser(feature_disabled()))
 
 
-_EMBEDDINGS = "This server does not support embeddings. Start it with `--embeddings`"
 _RERANKING = "This server does not support reranking. Start it with `--reranking`"
 _AUDIO = "The current model does not support audio input."
 
 _NOT_OFFERED = {
-    "/embedding": _EMBEDDINGS,
-    "/embeddings": _EMBEDDINGS,
-    "/v1/embeddings": _EMBEDDINGS,
     "/rerank": _RERANKING,
     "/reranking": _RERANKING,
     "/v1/rerank": _RERANKING,
