@@ -34,6 +34,9 @@ struct SampleRange {
     size_t n_counts = 0, n_biases = 0;  // tokens that they change
 };
 
+// Columns of a row in memory: whole groups of 256.
+inline int row_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
+
 // Most bytes that the host sends with a step (engine.cc).
 size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);
 
@@ -123,6 +126,7 @@ class CudaEngine final : public Engine {
     void synchronize(const char *what) const { stream_.synchronize(what); }
 
     const Shape shape_;
+    const Vector rope_factors_;
     const pj_config config_;
     const Device device_;
     const int max_selected_;

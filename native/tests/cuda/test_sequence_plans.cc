@@ -22,6 +22,15 @@ DeviceShape shape_27b() {
     return s;
 }
 
+// Three wide heads of four kv heads of 64, with 5 query heads each: more columns of a row than an item has.
+DeviceShape shape_dense() {
+    DeviceShape s = {};
+    s.n_head = 60;
+    s.n_head_kv = 3;
+    s.head_dim = 256;
+    return s;
+}
+
 struct Step {
     std::vector<pj_seq> seqs;
     std::vector<int32_t> positions;
@@ -128,8 +137,7 @@ void check_convolution(const Step &step, const SequencePlans &plans, const Devic
     CHECK(plans.n_convolve_items == next, "%d items", plans.n_convolve_items);
 }
 
-void check(Step &step, const PlanLimits &limits) {
-    const DeviceShape shape = shape_27b();
+void check(Step &step, const DeviceShape &shape, const PlanLimits &limits) {
     static SequencePlans plans;  // what is left of a step before must not count
     plan_sequences(step.done(), shape, limits, plans);
     CHECK(plans.column_groups <= limits.most_column_groups, "%d", plans.column_groups);
@@ -157,7 +165,8 @@ int main() {
         const int n_seqs = 1 + pick(6);
         for (int j = 0; j < n_seqs; ++j)
             step.add(pick(i % 3 ? 40000 : 700), pick(4) ? 1 + pick(4) : 1 + pick(300), pick(5));
-        check(step, {pick(2) ? 132 : 82, 1 + pick(4), int64_t{1} << (18 + pick(8))});
+        check(step, i % 4 ? shape_27b() : shape_dense(),
+              {pick(2) ? 132 : 82, 1 + pick(4), int64_t{1} << (18 + pick(8))});
     }
     check_balance(4, 3, 23000, 1.15);
     check_balance(8, 3, 23000, 1.15);
