@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +28,6 @@ from pyjet.engine.request import (
     ProgressEvent,
     StartedEvent,
     Timings,
-    TokenEvent,
-    TokenProbs,
 )
 from pyjet.engine.row_arrays import DraftPlan
 from pyjet.engine.sampling import SamplingError
@@ -37,9 +35,10 @@ from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
-from pyjet.engine.speculation import DraftOverride, Lesson, Speculation
+from pyjet.engine.speculation import DraftOverride, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
+from pyjet.engine.taken import TakenTokens
 from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
@@ -49,23 +48,6 @@ class Stepper(DeviceMemory, Protocol):
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
 
     def close(self) -> None: ...
-
-
-@dataclass
-class TakenTokens:
-    """Tokens that a sequence got in a step, when it had ``n_before``."""
-
-    sequence: Sequence
-    n_before: int
-    tokens: list[int]
-    probs: list[TokenProbs | None] | None = None  # of each; None: nobody wants any
-    lesson: Lesson | None = None
-
-    def add(self, chosen: Chosen) -> None:
-        """One more."""
-        assert self.probs is not None
-        self.tokens.append(chosen.token)
-        self.probs.append(chosen.probs)
 
 
 class EngineCore:
@@ -225,21 +207,13 @@ class EngineCore:
             if not isinstance(each, TakenTokens):
                 events.append(each)
                 continue
-            events += self._token_events(each)
+            events += each.events()
             if each.lesson is not None:
                 self._speculation.learn(each.lesson)
         if self._speculation.is_on:
             self._speculation.think()
         self._budget.think()
         return events
-
-    def _token_events(self, taken: TakenTokens) -> list[Event]:
-        sequence = taken.sequence
-        request_id, probs = sequence.request.id, taken.probs or [None] * len(taken.tokens)
-        return [
-            TokenEvent(request_id, token, of_token, sequence.timings(n))
-            for n, (token, of_token) in enumerate(zip(taken.tokens, probs), taken.n_before + 1)
-        ]
 
     def _observe(self, seconds: float) -> None:
         """Learn from what the step took."""
