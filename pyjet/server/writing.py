@@ -44,7 +44,7 @@ class Writing:
 
     def force(self, tokens: tuple[int, ...], request_id: str, timings: Timings | None = None) -> None:
         """Go on with these tokens. ``timings``: what the present request took until now; None: it did not start."""
-        self._go_on((*self.tokens, *tokens), len(tokens), request_id, timings)
+        self._go_on((*self.tokens, *tokens), tokens, request_id, timings)
         self._n_forced += len(tokens)
         self.untold = tokens
 
@@ -52,11 +52,13 @@ class Writing:
         """Go on behind ``tokens``, some of what the present request had in its context; ``timings`` are its own."""
         n_same = next((i for i, (a, b) in enumerate(zip(tokens, self.tokens)) if a != b), len(tokens))
         self.choice.n_dropped += len(self.tokens) - len(tokens)
-        self._go_on(tokens, 0, request_id, timings)
+        self._go_on(tokens, (), request_id, timings)
         starts = tuple(start for start in self.request.boundaries if start <= n_same)
         self.request = replace(self.request, boundaries=starts)
 
-    def _go_on(self, prompt: tuple[int, ...], n_forced: int, request_id: str, timings: Timings | None) -> None:
+    def _go_on(
+        self, prompt: tuple[int, ...], forced: tuple[int, ...], request_id: str, timings: Timings | None
+    ) -> None:
         """The next request; it has waited already, unless nothing ran before it (``timings`` None)."""
         first, n_kept = self.choice.request, self.n_kept
         limit = first.max_tokens
@@ -64,7 +66,7 @@ class Writing:
             self.request,
             id=request_id,
             prompt=prompt,
-            max_tokens=limit if limit < 0 else limit - self.choice.n_decoded - n_forced,
+            max_tokens=limit if limit < 0 else limit - self.choice.n_decoded - len(forced),
             priority=first.priority + (timings is not None),
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
