@@ -57,16 +57,16 @@ class Writing:
         self.request = replace(self.request, boundaries=starts)
 
     def _go_on(
-        self, prompt: tuple[int, ...], forced: tuple[int, ...], request_id: str, timings: Timings | None
+        self, prompt: tuple[int, ...], tokens: tuple[int, ...], request_id: str, timings: Timings | None
     ) -> None:
-        """The next request; it has waited already, unless nothing ran before it (``timings`` None)."""
-        first, n_kept = self.choice.request, self.n_kept
+        """The next request, ``tokens`` of its prompt forced; it has waited already, unless none ran (no ``timings``)."""
+        first, generated, n_kept = self.choice.request, self.choice.tokens, self.n_kept
         limit = first.max_tokens
         self.request = replace(
             self.request,
             id=request_id,
             prompt=prompt,
-            max_tokens=limit if limit < 0 else limit - self.choice.n_decoded - len(forced),
+            max_tokens=limit if limit < 0 else limit - len(generated) - len(tokens),
             priority=first.priority + (timings is not None),
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
