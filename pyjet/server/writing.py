@@ -59,7 +59,7 @@ class Writing:
     def _go_on(
         self, prompt: tuple[int, ...], tokens: tuple[int, ...], request_id: str, timings: Timings | None
     ) -> None:
-        """The next request, ``tokens`` of its prompt forced; it has waited already, unless none ran (no ``timings``)."""
+        """The next request; ``tokens`` are forced. It has waited already, unless none ran before (no ``timings``)."""
         first, generated, n_kept = self.choice.request, self.choice.tokens, self.n_kept
         limit = first.max_tokens
         self.request = replace(
