@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,12 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import DupFd
 from typing import IO, Any
 
-PRELOAD = ["pyjet.server.main", "pyjet.engine.child", "pyjet.engine.build", "compat_tests.llama_server.warm"]
+from pyjet.server import routes
+
+PRELOAD = [
+    *("pyjet.server.main", "pyjet.engine.child", "pyjet.engine.build", "compat_tests.llama_server.warm"),
+    *(f"{routes.__name__}.{module.name}" for module in pkgutil.iter_modules(routes.__path__)),
+]
 
 
 class WarmServer:

@@ -143,6 +143,7 @@ class Job:
     def _follow(self, writing: Writing, event: Event) -> Iterator[Item]:
         index = writing.choice.index
         if isinstance(event, StartedEvent):
+            self._service.idle_slots.started(event.slot)
             yield Started(index)
         elif isinstance(event, ProgressEvent):
             yield self._progress(index, event)
@@ -156,6 +157,7 @@ class Job:
             self._open.discard(index)
             event = replace(event, timings=writing.total(event.timings))
             _log.info(request_line(event))
+            self._service.idle_slots.finished(event.slot, event.n_context)
             rest, result = writing.choice.finish(event)
             if rest is not None:
                 yield rest
