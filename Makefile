@@ -5,13 +5,14 @@
 #   make lint     ruff, mypy, clang-format
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
 #   make kl       KL divergence of the CPU backend to llama.cpp
+#   make compat   llama-server's own test suite                       ARGS="--model pyjet-tiny"
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
 #   make gpu-check  on a GPU machine: tests, compute-sanitizer, benchmarks  SECTIONS="tests step"
 #   make clean    remove .venv, build and .cache
 #
 # CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
 # architectures to compile for (default: those of the GPUs that are there).
-# eval, kl, bench and gpu-check print a short table last and fail when a recorded bound is missed.
+# eval, kl, compat, bench and gpu-check print a short table last and fail when a recorded bound is missed.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -51,7 +52,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval kl bench gpu-check clean FORCE
+.PHONY: serve test native-test lint eval kl compat bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -76,6 +77,9 @@ eval: $(VENV)/.package
 
 kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)
+
+compat: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.llama_server $(ARGS)
 
 bench: $(VENV)/.package $(VENV)/.test
 	$(VENV)/bin/pyjet bench --compare-llama --min-ratio 0.7 --out bench/results/bench-cpu.json $(OPTIONS) $(ARGS)

@@ -236,7 +236,6 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
     _check_tls(options)
-    options.context_shift = False
     options.cache_reuse = 0
     options.slots_debug = environment.get("LLAMA_SERVER_SLOTS_DEBUG", "") not in ("", "0")
     options.media_marker = environment.get("LLAMA_MEDIA_MARKER")
