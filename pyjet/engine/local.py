@@ -24,15 +24,14 @@ from pyjet.native.engine import ProgressCallback
 
 
 class LocalEngine:
-    """An EngineClient around a Stepper, which it owns."""
+    """An EngineClient around a Stepper, which it owns. ``core``: what decides, if not a plain EngineCore."""
 
-    def __init__(self, stepper: Stepper, limits: EngineLimits) -> None:
+    def __init__(self, stepper: Stepper, limits: EngineLimits, core: EngineCore | None = None) -> None:
         self._limits = limits
         self._streams = StreamTable()
         self._slot_answers = SlotAnswers()
-        self._loop = EngineLoop(
-            EngineCore(limits, stepper), stepper, self._streams.dispatch, self._slot_answers.put
-        )
+        core = core or EngineCore(limits, stepper)
+        self._loop = EngineLoop(core, stepper, self._streams.dispatch, self._slot_answers.put)
         self._closing = False
         self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
         self._thread.start()
