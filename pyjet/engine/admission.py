@@ -12,7 +12,7 @@ from pyjet.engine.output_length import OutputLength
 from pyjet.engine.pages import PagePool
 from pyjet.engine.prefix_cache import PrefixCache
 from pyjet.engine.prefix_tree import CheckpointKind, Match, Tokens
-from pyjet.engine.request import GenerationRequest
+from pyjet.engine.request import GenerationRequest, Reuse
 from pyjet.engine.same_prefix import find_leader
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.slots import SlotTable
@@ -199,6 +199,9 @@ class Admission:
         if sequence.is_resumed:
             return
         sequence.n_cached = sequence.n_reached = match.n_tokens
+        if sequence.request.cache_prompt:
+            kind = "" if match.checkpoint is None else match.checkpoint.kind
+            sequence.reuse = Reuse(match.n_tokens, kind, match.n_common)
         self.n_hits += match.n_tokens > 0
         stops = plan_stops(
             sequence.n_prompt,
