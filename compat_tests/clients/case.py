@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +66,10 @@ def run_client(case: Case, place: Place, timeout_s: float) -> str | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         return f"it did not end within {timeout_s:.0f} s\n{_tail(error.output)}"
+    except OSError as error:
+        return f"it could not be started: {error}"
+    finally:
+        end_what_is_left(place.home)
     if done.returncode:
         return f"it ended with status {done.returncode}\n{_tail(done.stdout)}"
     if file.read_text() != case.after:
@@ -74,3 +79,16 @@ def run_client(case: Case, place: Place, timeout_s: float) -> str | None:
 
 def _tail(output: bytes | None) -> str:
     return (output or b"").decode(errors="replace")[-3000:]
+
+
+def end_what_is_left(home: Path) -> None:
+    """End processes that a client left behind: those that have this home, which is its own."""
+    mark = f"HOME={home}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:  # it ended meanwhile, or is somebody else's
+            continue

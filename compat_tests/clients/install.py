@@ -62,7 +62,7 @@ def _install_node(folder: Path, source: Path) -> None:
     if npm is None:
         raise InstallError("npm was not found; install Node.js 20 or newer")
     shutil.copy(source, folder / "package.json")
-    _run([npm, "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+    _run([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent"])
 
 
 def _run(command: list[str]) -> None:

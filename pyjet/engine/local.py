@@ -19,6 +19,7 @@ from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_answers import SlotAnswers
+from pyjet.engine.stall import hung_step, patience
 from pyjet.engine.streams import StreamTable, failed_stream
 from pyjet.native.engine import ProgressCallback
 
@@ -59,6 +60,11 @@ class LocalEngine:
     @property
     def error(self) -> str | None:
         return self._loop.error
+
+    @property
+    def stall(self) -> str | None:
+        limit = patience(self._limits.patience_seconds, self._limits.step_seconds)
+        return hung_step(self._loop.running_step(), limit)
 
     def submit(self, request: GenerationRequest) -> RequestStream:
         stream = self._streams.open(request.id)

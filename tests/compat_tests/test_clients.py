@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,31 @@ def shell(script: str) -> Case:
 def test_verdicts(tmp_path: Path, script: str, failure: str | None) -> None:
     found = run_client(shell(script), place(tmp_path), 0.5)
     assert (found is None) if failure is None else (found is not None and failure in found)
+
+
+def test_a_client_that_is_not_there(tmp_path: Path) -> None:
+    missing = Case("missing", "", "", "", lambda place: Command([place.work / "nothing"]))
+    assert "could not be started" in (run_client(missing, place(tmp_path), 5) or "")
+
+
+def test_nothing_that_a_client_started_is_left(tmp_path: Path) -> None:
+    """A daemon in a session of its own, with its pipes closed, as agents leave it behind."""
+    here = place(tmp_path)
+    start = f"sed -i s/Hello/Howdy/ {FILE}; setsid sleep 60 >/dev/null 2>&1 & echo $! >pid"
+    assert run_client(shell(start), here, 5) is None
+    pid = int((here.work / "pid").read_text())
+    end = time.monotonic() + 10
+    while is_running(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    """Zombies, which nobody has waited for yet, do not run."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def test_every_client_has_a_pinned_version() -> None:

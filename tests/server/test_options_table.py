@@ -27,7 +27,7 @@ def peer_options() -> list[tuple[list[str], str, str]]:
 PEER = peer_options()
 OURS = {
     "--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio", "--agents", "--step-budget", "--alias-profile",
-    "--alias-profiles", "--spec-draft-vocab", "--spec-adaptive",
+    "--alias-profiles", "--step-patience", "--spec-draft-vocab", "--spec-adaptive",
 }  # fmt: skip
 
 SAMPLES = {
