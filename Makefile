@@ -5,6 +5,7 @@
 #   make lint     ruff, mypy, clang-format
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
 #   make clients  real SDKs and coding agents change a file through the server   ARGS="--only aider"
+#   make fuzz     ten thousand bad requests: no internal error, no hang, no leak      ARGS="--requests 1000 --seed 2"
 #   make kl       KL divergence of the CPU backend to llama.cpp
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
 #   make gpu-check  on a GPU machine: tests, compute-sanitizer, benchmarks  SECTIONS="tests step"
@@ -52,7 +53,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval clients kl bench gpu-check clean FORCE
+.PHONY: serve test native-test lint eval clients fuzz kl bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -78,6 +79,9 @@ eval: $(VENV)/.package
 # The clients are installed below .cache, apart from pyjet's own environment.
 clients: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.clients $(ARGS)
+
+fuzz: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.fuzz $(ARGS)
 
 kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)
