@@ -55,12 +55,12 @@ def test_a_seed_repeats_its_requests() -> None:
 
 def test_the_mutations_are_of_all_kinds() -> None:
     random = Random(1)
-    requests = [mutated(random) for _ in range(2000)]
+    requests = [mutated(random) for _ in range(1000)]
     assert {request.path.split("?")[0] for request in requests} == {endpoint.path for endpoint in ENDPOINTS}
-    assert len({request.body for request in requests}) > 1000
+    assert len({request.body for request in requests}) > 500
     assert any(request.method == "PATCH" for request in requests)
     n_json = sum(is_json(request.body) for request in requests)
-    assert 1000 < n_json < 2000, "most are JSON, some are not"
+    assert 500 < n_json < 1000, "most are JSON, some are not"
 
 
 def is_json(data: bytes) -> bool:
