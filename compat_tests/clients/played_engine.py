@@ -30,6 +30,10 @@ class PlayedCore(EngineCore):
         self._answer = answer
         self._answers: dict[str, list[int]] = {}  # of running requests, by id
 
+    def _goes_on(self, sequence: Sequence, tokens: list[int]) -> bool:
+        """Tokens of the device are never taken as they are."""
+        return False
+
     def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:
         super()._take_tokens(sequence, self._played(sequence, chosen), index, t_step)
         if sequence.request.id not in self._running:

@@ -123,7 +123,8 @@ class Reuse(NamedTuple):
     """What a prompt was continued from.
 
     ``n_tokens``: those of the recurrent state that it went on from, 0 without one; ``kind``: why that state had been
-    kept; ``n_known``: tokens at the prompt's start whose full pages were known, whether or not a state was kept there.
+    kept, "pages" for models that have no state and go on anywhere; ``n_known``: tokens at the prompt's start whose full
+    pages were known, whether or not a state was kept there.
     """
 
     n_tokens: int = 0

@@ -8,6 +8,7 @@ KINDS = {
     "turn": "state of a conversation",
     "shared": "state that conversations share",
     "parked": "state of an interrupted request",
+    "pages": "pages of an earlier prompt",
 }
 
 

@@ -23,6 +23,7 @@ from tests.server.scripted import post
             Reuse(80, "turn", 64),
             "ms (continued from the state of a conversation at 80; nothing is known behind it); answer",
         ),
+        (Reuse(80, "pages", 64), "continued from the pages of an earlier prompt at 80; nothing is known behind it"),
         (
             Reuse(80, "shared", 256),
             "ms (continued from the state that conversations share at 80; its first 256 tokens are known but no later "
