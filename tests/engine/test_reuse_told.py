@@ -55,3 +55,9 @@ def test_a_preempted_request_tells_what_it_was_started_from() -> None:
     event = run.last("b")
     assert isinstance(event, FinishedEvent) and event.timings.n_preemptions > 0
     assert event.reuse is not None and known is not None and event.reuse.n_tokens == event.timings.cache_n
+
+
+def test_a_model_without_a_state_goes_on_in_the_pages() -> None:
+    run = Run(has_state=False)
+    told(run, "a", LONG[:20])
+    assert told(run, "b", (*LONG[:10], 1, 2, 3)) == Reuse(10, "pages", 8)
