@@ -12,7 +12,7 @@ from pyjet.engine.output_length import OutputLength
 from pyjet.engine.pages import PagePool
 from pyjet.engine.prefix_cache import PrefixCache
 from pyjet.engine.prefix_tree import CheckpointKind, Match, Tokens
-from pyjet.engine.request import GenerationRequest
+from pyjet.engine.request import GenerationRequest, Reuse
 from pyjet.engine.same_prefix import find_leader
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.slots import SlotTable
@@ -212,6 +212,8 @@ class Admission:
         if sequence.is_resumed:
             return
         sequence.n_cached = sequence.n_reached = match.n_tokens
+        if sequence.request.cache_prompt:
+            sequence.reuse = self._reuse(match)
         self.n_hits += match.n_tokens > 0
         if sequence.pool is not None:
             return
@@ -229,6 +231,12 @@ class Admission:
         )
         sequence.stops, sequence.shared_stops = list(stops.at), set(stops.shared)
         sequence.tail_from = stops.tail_from
+
+    def _reuse(self, match: Match) -> Reuse:
+        if match.place is None:
+            return Reuse(n_known=match.n_common)
+        kind = match.place.checkpoint.kind if self.cache.has_state else "pages"
+        return Reuse(match.n_tokens, kind, match.n_common)
 
     def _unpark(self, sequence: Sequence) -> None:
         if sequence.parked is not None:

@@ -305,7 +305,7 @@ class EngineCore:
         self._admission.release(sequence)
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
         n_context = sequence.n_reached - dropped
-        return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context)
+        return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context, sequence.reuse)
 
     def _count_step(self, result: StepResult) -> None:
         self._counters.n_decode += 1

@@ -138,6 +138,19 @@ class EmbeddingEvent:
     rows: npt.NDArray[np.float32]
 
 
+class Reuse(NamedTuple):
+    """What a prompt was continued from.
+
+    ``n_tokens``: those of the recurrent state that it went on from, 0 without one; ``kind``: why that state had been
+    kept, "pages" for models that have no state and go on anywhere; ``n_known``: tokens at the prompt's start whose full
+    pages were known, whether or not a state was kept there.
+    """
+
+    n_tokens: int = 0
+    kind: str = ""
+    n_known: int = 0
+
+
 @dataclass(frozen=True)
 class FinishedEvent:
     """The last event of a request that ran.
@@ -151,6 +164,7 @@ class FinishedEvent:
     slot: int  # -1 when it never had one
     timings: Timings
     n_context: int = 0  # tokens the slot holds at the end (prompt + generated - 1)
+    reuse: Reuse | None = None  # None: it never started, or did not want what is known (``cache_prompt``)
 
 
 @dataclass(frozen=True)

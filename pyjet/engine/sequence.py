@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyjet.engine.pooling import Pool
-from pyjet.engine.request import GenerationRequest, Timings
+from pyjet.engine.request import GenerationRequest, Reuse, Timings
 from pyjet.engine.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Sequence:
         self.n_drafted = self.n_right = 0  # drafts that were verified, and those of them that were right
         self.n_reached = 0
         self.n_cached = 0  # tokens of the prompt that had been computed for others
+        self.reuse: Reuse | None = None
         self.stops: list[int] = []  # ascending
         self.shared_stops: set[int] = set()  # those that other conversations have in common with this one
         self.tail_from: int | None = None

@@ -187,7 +187,7 @@ REFUSED_OPTIONS: list[Option] = [
 
 def _removed(names: str, successor: str, env: str = "") -> Option:
     return row(names, f"removed: use {successor}", value="N", env=env, policy=Policy.REMOVED,
-               reason=f"the argument has been removed. use {successor}")  # fmt: skip
+               section=Section.SPECULATIVE, reason=f"the argument has been removed. use {successor}")  # fmt: skip
 
 
 REMOVED_OPTIONS: list[Option] = [

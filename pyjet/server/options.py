@@ -159,6 +159,7 @@ class ServerOptions:
     cache_idle_slots: bool = True
     slot_prompt_similarity: float = 0.1
     step_budget: float = 3.0
+    step_patience: int = 120
     """How many times as long as a step that only decodes one with prompt rows may take."""
 
     # speculation

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -244,7 +245,13 @@ def fake_factory(settings: EngineSettings, progress) -> tuple[FakeNative, Engine
         raise ValueError("tensor blk.0.ffn_up.weight is missing")
     if settings.model_path == "no-pages":
         return object(), limits  # type: ignore[return-value]
-    native = DyingNative(limits, int(step)) if how == "exit" else FakeNative(limits)
+    native: FakeNative
+    if how == "exit":
+        native = DyingNative(limits, int(step))
+    elif how.startswith("hang:"):
+        native = HangingNative(limits, int(step), Path(how.removeprefix("hang:")))
+    else:
+        native = FakeNative(limits)
     native.fail_at = int(step) if how == "fail" else None
     native.delay = 0.02 if settings.model_path == "slow" else 0.0
     return native, limits
@@ -260,4 +267,18 @@ class DyingNative(FakeNative):
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         if len(self.steps) >= self.at:
             os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(batch, meanwhile)
+
+
+class HangingNative(FakeNative):
+    """Hangs in the given step until a file exists."""
+
+    def __init__(self, limits: EngineLimits, at: int, until: Path) -> None:
+        super().__init__(limits)
+        self.at = at
+        self.until = until
+
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        while len(self.steps) == self.at and not self.until.exists():
+            time.sleep(0.01)
         return super().step(batch, meanwhile)

@@ -27,7 +27,7 @@ def peer_options() -> list[tuple[list[str], str, str]]:
 PEER = peer_options()
 OURS = {
     "--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio", "--agents", "--step-budget", "--alias-profile",
-    "--alias-profiles", "--spec-draft-vocab", "--spec-adaptive",
+    "--alias-profiles", "--step-patience", "--spec-draft-vocab", "--spec-adaptive",
 }  # fmt: skip
 
 SAMPLES = {
@@ -122,6 +122,24 @@ def test_the_peers_options_are_known(names: list[str], value: str, env: str) -> 
     assert set(option.spellings) == set(names)
     assert option.takes_value == bool(value)
     assert (env in option.env) if env else not option.env
+
+
+def peer_sections() -> dict[str, str]:
+    """Heading of the help page by an option's first spelling."""
+    found, heading = {}, ""
+    for line in Path(__file__).with_name("llama_server_sections.txt").read_text().splitlines()[1:]:
+        if line.startswith("["):
+            heading = line.strip("[]")
+        else:
+            found.update(dict.fromkeys(line.split(), heading))
+    return found
+
+
+def test_the_help_has_the_peers_sections() -> None:
+    sections = peer_sections()
+    assert set(sections) == {names[0] for names, _, _ in PEER}
+    ours = {name: BY_SPELLING[name].section.value for name in sections}
+    assert {name: section for name, section in ours.items() if section != sections[name]} == {}
 
 
 def test_nothing_else_is_known_but_our_own() -> None:

@@ -80,6 +80,8 @@ def _raiser(error: ApiError) -> Callable[[], Response]:
 def _health(service: Service) -> Response:
     if service.engine.state in ("failed", "stopped"):
         raise ApiError(503, f"the engine does not run: {service.engine.error or service.engine.state}")
+    if (stall := service.engine.stall) is not None:
+        raise ApiError(503, f"the engine hangs: {stall}")
     return jsonio.response({"status": "ok"})
 
 
