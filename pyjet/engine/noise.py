@@ -1,5 +1,7 @@
 """The random numbers of a draw: an exponential time per (seed, index of the token, token id).
 
+Samplers that decide by chance have streams of their own, numbered above all token ids.
+
 The same numbers as native/core/sample_noise.h, which says what they are for. They are the outputs of SplitMix64
 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id.
 """
@@ -12,6 +14,7 @@ import numpy.typing as npt
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+XTC_STREAM = 1 << 32
 
 
 def exponentials(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
@@ -39,13 +42,18 @@ def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.ND
     return x
 
 
+def uniform(seed: int, index: int, stream: int) -> float:
+    """In [0, 1), one number for each (seed, index of the token, stream)."""
+    return (bits_of(noise_state(seed, index), stream) >> 11) * 2.0**-53
+
+
 def noise_state(seed: int, index: int) -> int:
     """What seed and index have to do with a hash."""
     return _mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK)
 
 
 def bits_of(state: int, token: int) -> int:
-    """As ``noise_bits``, of one token."""
+    """As ``noise_bits``, of one token or stream."""
     return _mixed(state + (token + 1) * _GAMMA & _MASK)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates
+from pyjet.engine.samplers.draw import draw as race_draw
 from pyjet.native import SAMPLE_DTYPE, sample_row
 from pyjet.native.samples import no_biases, no_counts
 from tests.support import chi_square
@@ -26,7 +26,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def by_host(logits: np.ndarray, seed: int, index: int) -> int:
-    return chain.draw(Candidates(logits), seed, index)[0]
+    return race_draw(Candidates(logits), seed, index)[0]
 
 
 def by_library(logits: np.ndarray, seed: int, index: int) -> int:
@@ -115,7 +115,7 @@ def test_the_order_of_candidates_does_not_matter() -> None:
     for index in range(200):
         shuffled = Candidates(logits)
         shuffled.keep(rng.permutation(50), is_sorted=False)
-        assert shuffled.token(chain.draw(shuffled, 5, index)[0]) == by_host(logits, 5, index)
+        assert shuffled.token(race_draw(shuffled, 5, index)[0]) == by_host(logits, 5, index)
 
 
 def test_an_impossible_token_is_never_drawn() -> None:

@@ -1,0 +1,97 @@
+"""Samplers that drop unlikely candidates: top_k, top_p, min_p, typ_p and top_n_sigma."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyjet.engine.candidates import Candidates, Float32Array, IntArray, softmax
+from pyjet.native.top_k import top_indices
+
+_FEW = 256  # how many of the best are looked at first: nearly always enough
+_BINS = 256  # of a quarter each, by how far a score is below the best
+
+
+def top_k(candidates: Candidates, k: int) -> None:
+    """Keep the ``k`` best; off for k <= 0."""
+    if k <= 0:
+        return
+    if candidates.is_sorted:
+        candidates.cut(k)
+    else:
+        candidates.keep(candidates.best(k), is_sorted=True)
+
+
+def top_p(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep the smallest best-first set with total probability >= p, at least max(1, min_keep); off for p >= 1."""
+    if p >= 1.0:
+        return
+    probs = softmax(candidates.logits)
+    for size in (lambda: _FEW, lambda: _nucleus(candidates.logits, probs, p), lambda: len(candidates)):
+        order = candidates.best(max(size(), min_keep))
+        total = np.cumsum(probs[order], dtype=np.float64)
+        if total[-1] >= p:
+            break
+    n = max(int(np.searchsorted(total, p)) + 1, min_keep, 1)
+    candidates.keep(order[:n], is_sorted=True)
+
+
+def _nucleus(scores: Float32Array, probs: Float32Array, p: float) -> int:
+    """How many of the best have a total probability >= p: a few more, or by rounding too few."""
+    bins = np.minimum((scores.max() - scores) * 4, _BINS - 1).astype(np.intp)
+    total = np.cumsum(np.bincount(bins, weights=probs, minlength=_BINS))
+    last = int(np.searchsorted(total, p))
+    return int(np.bincount(bins, minlength=_BINS)[: last + 1].sum())
+
+
+def min_p(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep candidates at least ``p`` times as probable as the best, at least max(1, min_keep); off for p <= 0."""
+    if p <= 0.0:
+        return
+    logits = candidates.logits
+    bound = np.float32(logits.max() + np.float32(np.log(p)))
+    if candidates.is_sorted:
+        candidates.cut(max(int(np.count_nonzero(logits >= bound)), min_keep, 1))
+        return
+    kept = np.flatnonzero(logits >= bound)
+    if len(kept) >= max(min_keep, 1):
+        candidates.keep(kept, is_sorted=False)
+    else:
+        candidates.keep(candidates.best(max(min_keep, 1)), is_sorted=True)
+
+
+def typical(candidates: Candidates, p: float, min_keep: int) -> None:
+    """Keep candidates whose surprise is nearest the entropy until their probability exceeds p; off for p >= 1.
+
+    Locally typical sampling, Meister et al. 2022 (arXiv:2202.00666).
+    """
+    if p >= 1.0:
+        return
+    shifted = candidates.logits - candidates.logits.max()
+    weights = np.exp(shifted)
+    total_weight = weights.sum(dtype=np.float64)
+    probs = (weights / total_weight).astype(np.float32)
+    surprise = np.float32(np.log(total_weight)) - shifted
+    possible = probs > 0
+    entropy = np.dot(probs[possible], surprise[possible])
+    nearness = -np.abs(surprise - entropy)  # -inf for impossible candidates
+    for size in (lambda: _FEW, lambda: _nucleus(nearness, probs, p), lambda: len(candidates)):
+        order: IntArray = top_indices(nearness, max(size(), min_keep))
+        total = np.cumsum(probs[order], dtype=np.float64)
+        if total[-1] > p:
+            break
+    n = max(int(np.searchsorted(total, p, side="right")) + 1, min_keep, 1)
+    candidates.keep(order[:n], is_sorted=False)
+
+
+def top_n_sigma(candidates: Candidates, n: float) -> None:
+    """Candidates more than ``n`` standard deviations below the best logit become impossible; off for n <= 0.
+
+    They stay candidates, as at llama.cpp, and impossible ones do not count for the deviation. Tang et al. 2024
+    (arXiv:2411.07641).
+    """
+    if n <= 0.0 or len(candidates) <= 1:
+        return
+    logits = candidates.logits
+    possible = logits[logits != -np.inf]
+    bound = possible.max() - np.float32(n * possible.std(dtype=np.float64))
+    candidates.logits = np.where(logits < bound, np.float32(-np.inf), logits)
