@@ -27,9 +27,8 @@ def _divided(logits: Float32Array, t: np.float32) -> Float32Array:
     best = logits.max()
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         if np.isfinite(best / t):
-            quotients: Float32Array = logits / t
-            return quotients
-        below: Float32Array = (logits - best) / t
+            return np.divide(logits, t, dtype=np.float32)
+        below: Float32Array = np.divide(logits - best, t, dtype=np.float32)
         below[logits == best] = 0
         return below
 
