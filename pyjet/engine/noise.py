@@ -18,14 +18,20 @@ XTC_STREAM = 1 << 32
 
 
 def exponentials(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
-    """float64[n] with mean 1, one for each token id: -ln(u), u an odd multiple of 2**-53, so neither 0 nor 1."""
+    """float64[n] with mean 1, one for each token id: -ln of its ``uniforms``."""
+    times = uniforms(seed, index, tokens)
+    np.log(times, out=times)
+    return np.negative(times, out=times)
+
+
+def uniforms(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    """float64[n], one for each token id: odd multiples of 2**-53, so neither 0 nor 1."""
     odd = noise_bits(seed, index, tokens)
     odd >>= np.uint64(11)
     odd |= np.uint64(1)
-    times = odd.astype(np.float64)
-    times *= 2.0**-53
-    np.log(times, out=times)
-    return np.negative(times, out=times)
+    numbers = odd.astype(np.float64)
+    numbers *= 2.0**-53
+    return numbers
 
 
 def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:

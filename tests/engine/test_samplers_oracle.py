@@ -124,7 +124,8 @@ def test_dry(vocab: LlamaVocab) -> None:
     tokenizer = Tokenizer.from_metadata(open_gguf(default_model_path())[0].metadata)
     rng = np.random.default_rng(4)
     texts = ("\n", ":", " the", "return x", "é", "")
-    words = [tokenizer.encode(text) for text in ("a = b", "def f(x):", "return x", "the end\n", "if", "return xy", "é!")]
+    lines = ("a = b", "def f(x):", "return x", "the end\n", "if", "return xy", "é!")
+    words = [tokenizer.encode(line) for line in lines]
     for _ in range(N_CASES):
         few = tuple(texts[: rng.integers(0, len(texts) + 1)])
         history = [token for i in rng.integers(0, len(words), rng.integers(0, 20)) for token in words[i]]

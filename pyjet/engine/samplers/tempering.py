@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyjet.engine.candidates import Candidates, Float32Array, softmax
+from pyjet.engine.candidates import Candidates, Float32Array, surprises
 
 _HOTTEST = float(np.finfo(np.float32).max)
 
@@ -45,9 +45,7 @@ def dynamic_temperature(candidates: Candidates, t: float, spread: float, exponen
     n = len(candidates)
     if n <= 1:
         return
-    probs = softmax(candidates.logits)
-    probs = probs[probs > 0]
-    share = max(0.0, float(-np.sum(probs * np.log(probs), dtype=np.float64))) / float(np.log(n))
+    share = max(0.0, surprises(candidates.logits)[2]) / float(np.log(n))
     low, high = max(0.0, t - spread), min(t + spread, _HOTTEST)
     with np.errstate(over="ignore", divide="ignore"):
         tempered = low + (high - low) * float(np.power(np.float64(share), exponent))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from pyjet.engine.candidates import Candidates, Float32Array, IntArray, softmax
-from pyjet.native.top_k import top_indices
+from pyjet.engine.candidates import Candidates, Float32Array, softmax, surprises
 
-_FEW = 256  # how many of the best are looked at first: nearly always enough
-_BINS = 256  # of a quarter each, by how far a score is below the best
+_FEW = 256  # how many of the best top_p looks at first: nearly always enough
+_BINS = 256  # of a quarter each, by how far a logit is below the best
 
 
 def top_k(candidates: Candidates, k: int) -> None:
@@ -35,9 +35,9 @@ def top_p(candidates: Candidates, p: float, min_keep: int) -> None:
     candidates.keep(order[:n], is_sorted=True)
 
 
-def _nucleus(scores: Float32Array, probs: Float32Array, p: float) -> int:
+def _nucleus(logits: Float32Array, probs: Float32Array, p: float) -> int:
     """How many of the best have a total probability >= p: a few more, or by rounding too few."""
-    bins = np.minimum((scores.max() - scores) * 4, _BINS - 1).astype(np.intp)
+    bins = np.minimum((logits.max() - logits) * 4, _BINS - 1).astype(np.intp)
     total = np.cumsum(np.bincount(bins, weights=probs, minlength=_BINS))
     last = int(np.searchsorted(total, p))
     return int(np.bincount(bins, minlength=_BINS)[: last + 1].sum())
@@ -66,21 +66,26 @@ def typical(candidates: Candidates, p: float, min_keep: int) -> None:
     """
     if p >= 1.0:
         return
-    shifted = candidates.logits - candidates.logits.max()
-    weights = np.exp(shifted)
-    total_weight = weights.sum(dtype=np.float64)
-    probs = (weights / total_weight).astype(np.float32)
-    surprise = np.float32(np.log(total_weight)) - shifted
-    possible = probs > 0
-    entropy = np.dot(probs[possible], surprise[possible])
-    nearness = -np.abs(surprise - entropy)  # -inf for impossible candidates
-    for size in (lambda: _FEW, lambda: _nucleus(nearness, probs, p), lambda: len(candidates)):
-        order: IntArray = top_indices(nearness, max(size(), min_keep))
-        total = np.cumsum(probs[order], dtype=np.float64)
-        if total[-1] > p:
-            break
+    probs, surprise, entropy = surprises(candidates.logits)
+    distance: Float32Array = np.abs(surprise - np.float32(entropy))  # infinite for impossible candidates
+    order = _nearest(distance, probs, p) if len(candidates) > _FEW else np.argsort(distance, kind="stable")
+    total = np.cumsum(probs[order], dtype=np.float64)
     n = max(int(np.searchsorted(total, p, side="right")) + 1, min_keep, 1)
+    if n > len(order) < len(candidates):
+        order = np.argsort(distance, kind="stable")
     candidates.keep(order[:n], is_sorted=False)
+
+
+def _nearest(distance: Float32Array, probs: Float32Array, p: float) -> npt.NDArray[np.intp]:
+    """The nearest whose total probability exceeds p, and a few more or by rounding too few.
+
+    Only those about as far away as the last of them are in order.
+    """
+    bins = np.minimum(distance * _BINS, _BINS * _BINS - 1).astype(np.intp)
+    total = np.cumsum(np.bincount(bins, weights=probs, minlength=_BINS * _BINS))
+    border = int(np.searchsorted(total, p, side="right"))
+    last = np.flatnonzero(bins == border)
+    return np.concatenate([np.flatnonzero(bins < border), last[np.argsort(distance[last], kind="stable")]])
 
 
 def top_n_sigma(candidates: Candidates, n: float) -> None:
@@ -93,5 +98,6 @@ def top_n_sigma(candidates: Candidates, n: float) -> None:
         return
     logits = candidates.logits
     possible = logits[logits != -np.inf]
-    bound = possible.max() - np.float32(n * possible.std(dtype=np.float64))
+    apart = possible - np.float32(possible.mean(dtype=np.float64))
+    bound = possible.max() - np.float32(n * np.sqrt(np.dot(apart, apart) / len(apart)))
     candidates.logits = np.where(logits < bound, np.float32(-np.inf), logits)
