@@ -131,7 +131,7 @@ class Sampler:
         return token, raw_probs(logits, token, self.n_probs)
 
     def _candidates(self, logits: Float32Array) -> Candidates:
-        """All tokens, with the logits that the chain begins with."""
+        """All tokens, with the logits that the chain begins with: whatever bans or favours tokens does so here."""
         candidates = Candidates(logits)
         if len(self.biases):
             candidates.logits = logits.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 from pyjet.engine.candidates import Candidates
 from pyjet.engine.request import DEFAULT_SAMPLERS, SamplingParams
 from pyjet.engine.samplers import truncation
+from pyjet.engine.samplers.adaptive import AdaptiveP
+from pyjet.engine.samplers.draw import draw as race
+from pyjet.engine.samplers.mirostat import Mirostat
 from pyjet.engine.samplers.penalties import penalties
 from pyjet.engine.sampling import Sampler, SamplingError
 
@@ -380,3 +384,34 @@ def test_large_vocabulary_is_fast_enough() -> None:
         sampler.sample(logits)
         times.append(time.perf_counter() - begin)
     assert min(times) < 4e-3  # about 0.9 ms on a quiet core
+
+
+@pytest.mark.parametrize(
+    ("fields", "memory"),
+    [
+        ({"mirostat": 1, "mirostat_eta": 0.5}, lambda: Mirostat(1, 5.0, 0.5, 6)),
+        ({"mirostat": 2, "mirostat_tau": 1.0}, lambda: Mirostat(2, 1.0, 0.1, 6)),
+        ({"adaptive_target": 0.2, "samplers": ("adaptive_p", "temperature")}, lambda: AdaptiveP(0.2, 0.9)),
+    ],
+)
+def test_a_chain_remembers_what_was_accepted(fields: dict, memory: Callable[[], Mirostat | AdaptiveP]) -> None:
+    by_hand, tokens = memory(), []
+    for index in range(60):
+        candidates = Candidates(LADDER / np.float32(1.5))
+        by_hand.apply(candidates)
+        drawn, weights = race(candidates, 5, index)
+        tokens.append(candidates.token(drawn))
+        by_hand.note(tokens[-1], float(weights[drawn] / weights.sum(dtype=np.float64)))
+        by_hand.accept(tokens[-1])
+    assert draw(SamplingParams(seed=5, temperature=1.5, **fields), LADDER, 60) == tokens
+
+
+def test_dry_sees_prompt_and_answer() -> None:
+    logits = np.array([0.0, 3.0, 2.0, 1.0], np.float32)
+    sampler = Sampler(SamplingParams(temperature=0.0, dry_multiplier=9.0, dry_allowed_length=1), 4)
+    sampler.accept_prompt((0, 1))
+    assert sampler.sample(logits)[0] == 1
+    sampler.accept(0)  # 0 1 0: another 1 would repeat two tokens
+    assert sampler.sample(logits)[0] == 2
+    sampler.accept(2)
+    assert sampler.sample(logits)[0] == 1
