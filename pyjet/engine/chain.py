@@ -21,6 +21,7 @@ _DOES_SOMETHING: dict[str, Callable[[SamplingParams], bool]] = {
     "top_p": lambda p: p.top_p < 1.0,
     "min_p": lambda p: p.min_p > 0.0,
     "xtc": lambda p: p.xtc_probability > 0.0 and p.xtc_threshold <= 0.5,
+    "infill": lambda p: p.infill_tokens is not None,
     "temperature": lambda p: p.temperature != 1.0 or p.dynatemp_range > 0.0,
     "adaptive_p": lambda p: p.adaptive_target >= 0.0,
     "mirostat": lambda p: True,

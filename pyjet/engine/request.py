@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
@@ -26,13 +29,27 @@ class Breakers:
     sequences: tuple[tuple[int, ...], ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class InfillTokens:
+    """What the sampler ``infill`` knows of a vocabulary.
+
+    A token's text begins with that of token t where ``rank[t] <= rank[token] <= last[t]`` (int32[n_vocab] each); of
+    tokens without a text ``last`` is -1. ``is_end``: bool[n_vocab], tokens that end an answer. ``end``: the usual one.
+    """
+
+    rank: npt.NDArray[np.int32]
+    last: npt.NDArray[np.int32]
+    is_end: npt.NDArray[np.bool_]
+    end: int
+
+
 @dataclass(frozen=True)
 class SamplingParams:
     """How the next token is chosen. Names, defaults and order of work are llama-server's.
 
-    ``samplers`` is the chain in order: the names of DEFAULT_SAMPLERS and ``adaptive_p``, which comes last wherever it
-    is named. Logit biases are added first, whatever the chain. ``mirostat`` takes the place of all samplers but a
-    fixed temperature.
+    ``samplers`` is the chain in order: the names of DEFAULT_SAMPLERS, ``infill``, which needs ``infill_tokens`` to do
+    anything, and ``adaptive_p``, which comes last wherever it is named. Logit biases are added first, whatever the
+    chain. ``mirostat`` takes the place of all samplers but a fixed temperature.
     """
 
     temperature: float = 0.8  # <= 0: greedy
@@ -59,6 +76,7 @@ class SamplingParams:
     mirostat_eta: float = 0.1  # learning rate
     adaptive_target: float = -1.0  # wanted probability; < 0: off
     adaptive_decay: float = 0.9  # of the average of probabilities, 0 to 0.99
+    infill_tokens: InfillTokens | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit; -inf bans it)
     seed: int = RANDOM_SEED  # RANDOM_SEED: a new one for each request
     min_keep: int = 0  # top_p, min_p, typ_p and xtc leave at least so many candidates

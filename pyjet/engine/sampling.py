@@ -18,6 +18,7 @@ from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
 from pyjet.engine.samplers.adaptive import AdaptiveP
 from pyjet.engine.samplers.draw import draw
 from pyjet.engine.samplers.dry import Dry
+from pyjet.engine.samplers.infill import infill
 from pyjet.engine.samplers.mirostat import Mirostat
 from pyjet.engine.samplers.penalties import penalties
 from pyjet.engine.samplers.tempering import dynamic_temperature
@@ -159,6 +160,8 @@ class Sampler:
             min_p(candidates, p.min_p, p.min_keep)
         elif name == "xtc":
             xtc(candidates, p.xtc_probability, p.xtc_threshold, p.min_keep, self.seed, self.index)
+        elif name == "infill" and p.infill_tokens is not None:
+            infill(candidates, p.infill_tokens)
         elif name == "temperature":
             dynamic_temperature(candidates, p.temperature, temperature_range(p), p.dynatemp_exponent)
         elif self._feedback is not None and name in ("mirostat", "adaptive_p"):

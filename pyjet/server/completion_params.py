@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyjet.engine.request import RANDOM_SEED, Breakers, SamplingParams
+from pyjet.engine.request import RANDOM_SEED, Breakers, InfillTokens, SamplingParams
 from pyjet.server.json_fields import float32
 from pyjet.server.logit_bias import end_token_bans
 from pyjet.server.profiles import NO_PROFILE, Profile
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyjet.server.options import ServerOptions
 
 CHAT_FORMATS = ("Content-only", "peg-simple", "peg-native", "peg-gemma4", "peg-minimax-m3")
-NOT_BUILT_SAMPLERS = frozenset({"infill"})
 
 
 @dataclass
@@ -51,6 +50,7 @@ class CompletionParams:
     adaptive_decay: float
     samplers: list[str]
     dry_breakers: Breakers = field(default_factory=Breakers)  # the engine's form, when DRY is on
+    infill_tokens: InfillTokens | None = None  # when that sampler is in the chain
     min_keep: int = 0
     ignore_eos: bool = False
     logit_bias: list[tuple[int, float]] = field(default_factory=list)
@@ -129,6 +129,7 @@ class CompletionParams:
             dry_allowed_length=self.dry_allowed_length,
             dry_penalty_last_n=self.dry_penalty_last_n,
             dry_breakers=self.dry_breakers,
+            infill_tokens=self.infill_tokens,
             mirostat=self.mirostat,
             mirostat_tau=self.mirostat_tau,
             mirostat_eta=self.mirostat_eta,
@@ -137,7 +138,7 @@ class CompletionParams:
             logit_bias=tuple(self.logit_bias),
             seed=seed,
             min_keep=self.min_keep,
-            samplers=tuple(name for name in self.samplers if name not in NOT_BUILT_SAMPLERS),
+            samplers=tuple(self.samplers),
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyjet.server.completion_params import NOT_BUILT_SAMPLERS
 from pyjet.server.options import ServerOptions
 from pyjet.server.sampler_names import is_repeat_penalty, samplers_from_chars, samplers_from_names
 
@@ -50,8 +49,5 @@ def _converted(key: str, value: Any) -> Any:
 
 
 def _samplers(text: str) -> list[str]:
-    """Names between semicolons, or letters. ValueError when there is one that is not built."""
-    names = samplers_from_names(text.split(";")) or samplers_from_chars(text)
-    if not NOT_BUILT_SAMPLERS.isdisjoint(names):
-        raise ValueError
-    return names
+    """Names between semicolons, or letters."""
+    return samplers_from_names(text.split(";")) or samplers_from_chars(text)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyjet.server import option_table_values as values
-from pyjet.server.completion_params import NOT_BUILT_SAMPLERS
 from pyjet.server.option_table_row import Option, Section, row
 from pyjet.server.options import ServerOptions
 from pyjet.server.sampler_names import samplers_from_chars, samplers_from_names
@@ -23,12 +22,6 @@ def _set_sequence(options: ServerOptions, value: str) -> None:
 def _dropped(items: Iterable[str], known: Callable[[list[str]], list[str]]) -> str | None:
     unknown = [item for item in items if not known([item])]
     return f"left out what names no sampler: {', '.join(unknown)}" if unknown else None
-
-
-def _infill(names: list[str]) -> str | None:
-    if NOT_BUILT_SAMPLERS.isdisjoint(names):
-        return None
-    return "the sampler infill is not available in this version; leave it out"
 
 
 def _set_temperature(options: ServerOptions, value: float) -> None:
@@ -63,14 +56,12 @@ SAMPLING_OPTIONS: list[Option] = [
     row("--samplers", "samplers in their order, separated by semicolons", field="samplers", value="SAMPLERS",
         apply=_set_samplers, section=Section.SAMPLING,
         remark=lambda text: _dropped(text.split(";"), samplers_from_names),
-        unavailable=lambda text: _infill(samplers_from_names(text.split(";"))),
         default="penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"),
     row("-s --seed", "seed of the random numbers; -1: a random one", field="seed", value="SEED",
         convert=values.seed, default="-1", section=Section.SAMPLING),
     row("--sampler-seq --sampling-seq", "samplers in their order, one letter each", field="samplers",
         value="SEQUENCE", apply=_set_sequence, default="edskypmxt", section=Section.SAMPLING,
-        remark=lambda text: _dropped(text, lambda letters: samplers_from_chars("".join(letters))),
-        unavailable=lambda text: _infill(samplers_from_chars(text))),
+        remark=lambda text: _dropped(text, lambda letters: samplers_from_chars("".join(letters)))),
     row("--ignore-eos", "never generate a token that ends the answer", field="ignore_eos",
         section=Section.SAMPLING),
     _number("--temp --temperature", "temp", "temperature; 0: always the likeliest token", env="TEMPERATURE",

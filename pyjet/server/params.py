@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyjet.engine.chain import active_samplers
-from pyjet.server.completion_params import CHAT_FORMATS, NOT_BUILT_SAMPLERS, CompletionParams, default_params
+from pyjet.server.completion_params import CHAT_FORMATS, CompletionParams, default_params
 from pyjet.server.dry_breakers import token_breakers
 from pyjet.server.errors import ApiError
+from pyjet.server.infill_tokens import infill_tokens
 from pyjet.server.json_fields import (
     FLOAT32_MAX,
     INT32_MAX,
@@ -54,7 +55,7 @@ def parse_params(
     _read_stop(body, params, options)
     _read_samplers(body, params)
     _check_penalty(params)
-    _add_breakers(params, tokenizer)
+    _add_token_tables(params, tokenizer)
     _check_lora(body)
     if isinstance(fields := body.get("response_fields"), list) and all(isinstance(f, str) for f in fields):
         params.response_fields = list(fields)
@@ -201,10 +202,12 @@ def _check_penalty(params: CompletionParams) -> None:
         raise ApiError(400, "Failed to initialize samplers: penalty_repeat must be finite and greater than 0")
 
 
-def _add_breakers(params: CompletionParams, tokenizer: Tokenizer) -> None:
-    """Only where DRY is on: the whole vocabulary is looked through for them."""
+def _add_token_tables(params: CompletionParams, tokenizer: Tokenizer) -> None:
+    """What samplers that look at texts need; only where they are used, since it is about the whole vocabulary."""
     if "dry" in active_samplers(params.sampling()):
         params.dry_breakers = token_breakers(tuple(params.dry_sequence_breakers), tokenizer)
+    if "infill" in params.samplers and not params.mirostat:
+        params.infill_tokens = infill_tokens(tokenizer)
 
 
 def _check_lora(body: Mapping[str, Any]) -> None:
@@ -220,7 +223,6 @@ def check_supported(params: CompletionParams) -> None:
     wanted = {
         "grammar": bool(params.grammar),
         "json_schema": params.json_schema is not None,
-        "samplers": not params.mirostat and not NOT_BUILT_SAMPLERS.isdisjoint(params.samplers),
     }
     for name, is_set in wanted.items():
         if is_set:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pyjet.engine.sampling import Sampler
 from pyjet.model import Tokenizer
 from pyjet.model.reader import open_gguf
 from pyjet.server.dry_breakers import token_breakers
+from pyjet.server.infill_tokens import infill_tokens
 from tests.support.llama_samplers import LlamaChain
 from tests.support.llama_vocab import LlamaVocab
 
@@ -43,6 +45,7 @@ RANGES: dict[str, dict[str, tuple]] = {
         "temperature": (0.0, 0.3, 0.8, 1.0, 2.0), "dynatemp_range": (0.0, 0.0, 0.2, 0.5, 1.5),
         "dynatemp_exponent": (1.0, 0.3, 2.0),
     },
+    "infill": {},
     "adaptive_p": {"adaptive_target": (-1.0, 0.0, 0.3, 0.7, 1.0), "adaptive_decay": (0.0, 0.5, 0.9, 0.99)},
 }  # fmt: skip
 
@@ -101,7 +104,22 @@ def compare(params: SamplingParams, logits: np.ndarray, history: list[int], **of
         assert_same(dict(probs.top), chain.sample(logits)[1])
 
 
-@pytest.mark.parametrize("name", [name for name in RANGES if name != "dry"])
+def test_infill(vocab: LlamaVocab) -> None:
+    tokenizer = Tokenizer.from_metadata(open_gguf(default_model_path())[0].metadata)
+    tokens = infill_tokens(tokenizer)
+    rng = np.random.default_rng(7)
+    words = tokenizer.encode(" the there then a an and in int integer")
+    for _ in range(N_CASES):
+        params = replace(random_params(rng, ("top_k", "top_p", "infill", "temperature")), infill_tokens=tokens)
+        params = replace(params, top_k=int(rng.choice([2, 5, 40])))
+        logits = random_logits(rng, vocab.n_tokens, params)
+        logits[words] = logits.max() + rng.standard_normal(len(words))
+        of_ends = logits.max() - rng.choice([40.0, 6.0, 2.0, 0.0])
+        logits[sorted(tokenizer.eog_ids)] = of_ends + rng.random(len(tokenizer.eog_ids))
+        compare(params, logits, [], vocab=vocab.handle)
+
+
+@pytest.mark.parametrize("name", [name for name in RANGES if name not in ("dry", "infill")])
 def test_a_sampler_alone(name: str) -> None:
     rng = np.random.default_rng(len(name))
     for _ in range(N_CASES):
@@ -112,7 +130,7 @@ def test_a_sampler_alone(name: str) -> None:
 
 def test_chains_in_any_order() -> None:
     rng = np.random.default_rng(3)
-    names = [name for name in RANGES if name != "dry"]
+    names = [name for name in RANGES if name not in ("dry", "infill")]
     for _ in range(N_CASES):
         n = int(rng.choice([1, 2, 10, 300, 2000]))
         order = tuple(rng.permutation(names)[: rng.integers(1, len(names) + 1)].tolist())
@@ -131,7 +149,7 @@ def test_dry(vocab: LlamaVocab) -> None:
         history = [token for i in rng.integers(0, len(words), rng.integers(0, 20)) for token in words[i]]
         samplers = DEFAULT_SAMPLERS if rng.random() < 0.3 else ("dry",)
         params = random_params(rng, samplers)
-        params = SamplingParams(**{**vars(params), "dry_breakers": token_breakers(few, tokenizer)})
+        params = replace(params, dry_breakers=token_breakers(few, tokenizer))
         logits = random_logits(rng, vocab.n_tokens, params)
         logits[history] += 8  # what can be penalised is probable
         compare(params, logits, history, vocab=vocab.handle, breakers=few)

@@ -245,8 +245,8 @@ def test_penalties_that_leave_no_number_are_an_error() -> None:
 
 
 def test_unknown_samplers_are_an_error() -> None:
-    with pytest.raises(SamplingError, match="'infill'"):
-        Sampler(SamplingParams(samplers=("top_k", "infill")), 6).sample(LADDER)
+    with pytest.raises(SamplingError, match="'bogus'"):
+        Sampler(SamplingParams(samplers=("top_k", "bogus")), 6).sample(LADDER)
 
 
 @pytest.mark.parametrize("fields", ON_THE_HOST)

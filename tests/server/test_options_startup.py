@@ -152,11 +152,11 @@ def test_sampling_defaults_of_the_model() -> None:
     assert len(notes) == 9 and sum("ignored" in note for note in notes) == 3
 
 
-def test_unusable_samplers_of_the_model_are_ignored() -> None:
+def test_unusable_numbers_of_the_model_are_ignored() -> None:
     options = ServerOptions()
-    metadata = {"sequence": "top_k;infill", "mirostat": 3, "penalty_last_n": -1}
+    metadata = {"penalty_repeat": -1.0, "mirostat": 3, "penalty_last_n": -1}
     notes = apply_sampling_defaults(options, {f"general.sampling.{key}": value for key, value in metadata.items()})
-    assert options.samplers == ServerOptions().samplers and options.mirostat == 0
+    assert (options.repeat_penalty, options.mirostat) == (1.0, 0)
     assert options.repeat_last_n == 0 and sum("ignored" in note for note in notes) == 2
 
 

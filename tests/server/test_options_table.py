@@ -89,8 +89,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--cache-type-v": "bf16",
     "--split-mode": "row",
     "--tensor-split": "1,1",
-    "--samplers": "top_k;infill",
-    "--sampling-seq": "ki",
     "--rope-scale": "2",
     "--parallel": "65",
     "--agents": "256",

@@ -181,7 +181,6 @@ def test_zero_tokens_still_yield_one() -> None:
     [
         {"grammar": 'root ::= "a"'},
         {"json_schema": {"type": "object"}},
-        {"samplers": ["infill"]},
     ],
 )
 def test_what_is_not_built_is_refused_by_name(body: dict[str, Any]) -> None:
@@ -196,7 +195,6 @@ def test_what_is_not_built_is_refused_by_name(body: dict[str, Any]) -> None:
     [
         {},
         {"grammar": ""},
-        {"mirostat": 2, "samplers": ["infill"]},  # takes the place of the samplers
         {"n_keep": 5, "n_discard": 5, "n_cache_reuse": 256, "lora": [{"id": 0, "scale": 1.0}]},
     ],
 )

@@ -24,6 +24,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     "mirostat": {"mirostat": 1, "mirostat_tau": 3},
     "mirostat 2": {"mirostat": 2, "mirostat_tau": 3},
     "adaptive_p": {"samplers": ["top_k", "min-p", "adaptive_p"], "adaptive_target": 0.3},
+    "infill": {"samplers": ["top_k", "top_p", "infill"], "top_k": 10, "temperature": 1.0, "ignore_eos": True},
     "letters": {"samplers": "edskypmxt", "repeat_penalty": 1.2, "xtc_probability": 0.5},
 }
 

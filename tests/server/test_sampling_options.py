@@ -119,7 +119,7 @@ def test_ignore_eos_bans_every_end() -> None:
     "arguments",
     [
         ["--repeat-penalty", "0"], ["--repeat-penalty", "-1"], ["--repeat-penalty", "1e-45"],
-        ["--repeat-last-n", "-1"], ["--dry-penalty-last-n", "-1"], ["--mirostat", "3"], ["--samplers", "infill"],
+        ["--repeat-last-n", "-1"], ["--dry-penalty-last-n", "-1"], ["--mirostat", "3"],
     ],
 )  # fmt: skip
 def test_values_that_are_refused(arguments: list[str]) -> None:
@@ -146,6 +146,12 @@ def test_breakers_are_made_when_dry_is_on() -> None:
     breakers = settings_of(body={"dry_multiplier": 1}).sampling().dry_breakers
     assert set(ids("\n") + ids(":")) <= breakers.tokens and not breakers.sequences
     assert settings_of("--dry-sequence-breaker", "none", body={"dry_multiplier": 1}).dry_breakers == Breakers()
+
+
+def test_the_vocabulary_goes_with_the_infill_sampler_only() -> None:
+    assert settings_of().infill_tokens is None
+    assert settings_of(body={"samplers": "ki", "mirostat": 1}).sampling().infill_tokens is None
+    assert settings_of("--samplers", "top_k;infill").sampling().infill_tokens is not None
 
 
 def test_breakers_of_several_tokens() -> None:

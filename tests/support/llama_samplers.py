@@ -43,6 +43,7 @@ _INITS: dict[str, list[type]] = {
     "top_n_sigma": [_F],
     "dry": [_P, _F, _F, _I, _I, C.POINTER(C.c_char_p), _Z],
     "adaptive_p": [_F, _F, _U],
+    "infill": [_P],
     "logit_bias": [_I, _I, C.POINTER(_Bias)],
 }
 
@@ -50,7 +51,8 @@ _INITS: dict[str, list[type]] = {
 class LlamaChain:
     """The samplers that llama-server would make for some parameters; use as a context manager.
 
-    ``breakers``: DRY's texts, which need a vocabulary, ``vocab``. Raises LlamaCppError when the wheel is missing.
+    ``vocab``: a vocabulary, for DRY with the texts ``breakers``, and for infill.
+    Raises LlamaCppError when the wheel is missing.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class LlamaChain:
             "top_p": ("top_p", (p.top_p, p.min_keep)),
             "min_p": ("min_p", (p.min_p, p.min_keep)),
             "xtc": ("xtc", (p.xtc_probability, p.xtc_threshold, p.min_keep, SEED)),
+            "infill": ("infill", (self._vocab,)),
             "temperature": ("temp_ext", (p.temperature, p.dynatemp_range, p.dynatemp_exponent)),
         }  # fmt: skip
         function, values = arguments[name]
