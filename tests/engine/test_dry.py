@@ -11,7 +11,7 @@ from pyjet.engine.candidates import Candidates
 from pyjet.engine.request import Breakers, SamplingParams
 from pyjet.engine.samplers.dry import Dry
 from pyjet.engine.samplers.sequence_breaks import SequenceBreaks
-from pyjet.engine.samplers.suffix_matches import SuffixMatches, suffix_matches
+from pyjet.engine.samplers.suffix_matches import SuffixMatches, suffix_matches, z_lengths
 
 N_VOCAB = 5
 TEXT = st.lists(st.integers(0, N_VOCAB - 1), max_size=60)
@@ -39,8 +39,16 @@ def behind_the_last_break(window: list[int], breakers: Breakers) -> int:
 
 @given(TEXT)
 def test_suffix_matches_of_a_text(text: list[int]) -> None:
-    lengths = suffix_matches(text)
-    assert lengths[:-1] == [common_end(text[: i + 1], text) for i in range(len(text) - 1)]
+    expect = [common_end(text[: i + 1], text) for i in range(len(text) - 1)]
+    assert suffix_matches(text).tolist()[:-1] == expect
+    assert z_lengths(text[::-1])[::-1][:-1] == expect
+
+
+def test_suffix_matches_of_a_text_that_only_repeats() -> None:
+    assert suffix_matches([3] * 3000).tolist() == [*range(1, 3000), 0]
+    line = list(range(50))
+    lengths = suffix_matches(line * 40)
+    assert [i for i in range(2000) if lengths[i]] == list(range(49, 1950, 50)) and lengths[1949] == 1950
 
 
 @given(TEXT, st.lists(st.integers(0, N_VOCAB - 1), max_size=80), LAST_N)

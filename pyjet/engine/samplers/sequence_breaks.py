@@ -18,6 +18,7 @@ class SequenceBreaks:
         self._tails: dict[int, list[tuple[int, ...]]] = {}
         for head, *tail in breakers.sequences:
             self._tails.setdefault(head, []).append(tuple(tail))
+        self._heads = breakers.tokens | self._tails.keys()
         self._longest_tail = max((len(tail) for tails in self._tails.values() for tail in tails), default=0)
         self._distance = _NEVER  # from the last token to the breaker's first one
         self._length = 0  # of the breaker, without its first token
@@ -30,8 +31,8 @@ class SequenceBreaks:
         """``text`` int32[n] is what there is now; its last ``n_new`` tokens are new."""
         n = min(len(text), n_new + self._longest_tail)
         recent = text[len(text) - n :].tolist()
-        for distance in range(n):
-            if (length := self._match(recent, distance)) >= 0:
+        for distance, token in enumerate(reversed(recent)):
+            if token in self._heads and (length := self._match(recent, distance)) >= 0:
                 self._distance, self._length = distance, length
                 return
         self._distance = min(self._distance + n_new, _NEVER)

@@ -68,9 +68,26 @@ class SuffixMatches:
         self._begin, self._end = 0, n_kept
 
 
-def suffix_matches(tokens: list[int]) -> list[int]:
-    """``SuffixMatches.lengths`` of a whole text: the Z-algorithm on the reversed text (Gusfield 1997), linear time."""
-    text = tokens[::-1]
+def suffix_matches(tokens: list[int]) -> Int32Array:
+    """int32[n]: ``SuffixMatches.lengths`` of a whole text, in linear time."""
+    text = np.array(tokens, np.int32)
+    n = len(text)
+    lengths = np.zeros(n, np.int32)
+    at = np.flatnonzero(text[:-1] == text[-1:])
+    length, budget = 0, 8 * n
+    while len(at):
+        length += 1
+        lengths[at] = length
+        at = at[at >= length]
+        at = at[text[at - length] == text[n - 1 - length]]
+        budget -= len(at) + 64
+        if budget < 0:  # much of the text is repeated
+            return np.array(z_lengths(tokens[::-1])[::-1], np.int32)
+    return lengths
+
+
+def z_lengths(text: list[int]) -> list[int]:
+    """How much of the beginning of ``text`` stands at each place, 0 at the first: the Z-algorithm (Gusfield 1997)."""
     n = len(text)
     z = [0] * n
     left = right = 0  # the match that reaches farthest: text[left:right] == text[: right - left]
@@ -81,4 +98,4 @@ def suffix_matches(tokens: list[int]) -> list[int]:
         z[i] = length
         if i + length > right:
             left, right = i, i + length
-    return z[::-1]
+    return z

@@ -9,6 +9,7 @@ from pyjet.engine.candidates import Candidates, Float32Array, softmax, surprises
 
 _FEW = 256  # how many of the best top_p looks at first: nearly always enough
 _BINS = 256  # of a quarter each, by how far a logit is below the best
+_NEAR_BINS, _PER_NAT = 4096, 64  # the same for typical, by distance
 
 
 def top_k(candidates: Candidates, k: int) -> None:
@@ -81,8 +82,8 @@ def _nearest(distance: Float32Array, probs: Float32Array, p: float) -> npt.NDArr
 
     Only those about as far away as the last of them are in order.
     """
-    bins = np.minimum(distance * _BINS, _BINS * _BINS - 1).astype(np.intp)
-    total = np.cumsum(np.bincount(bins, weights=probs, minlength=_BINS * _BINS))
+    bins = np.minimum(distance * _PER_NAT, _NEAR_BINS - 1).astype(np.intp)
+    total = np.cumsum(np.bincount(bins, weights=probs, minlength=_NEAR_BINS))
     border = int(np.searchsorted(total, p, side="right"))
     last = np.flatnonzero(bins == border)
     return np.concatenate([np.flatnonzero(bins < border), last[np.argsort(distance[last], kind="stable")]])
