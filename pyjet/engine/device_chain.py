@@ -25,7 +25,8 @@ def device_sample(params: SamplingParams, biases: Records, n_vocab: int) -> Reco
     something must leave few candidates. How many top_p leaves is seen in the step; what is certain is decided here.
     """
     active = active_samplers(params)
-    if active != [name for name in DEVICE_SAMPLERS if name in active] or temperature_range(params) > 0.0:
+    is_fixed = "temperature" not in active or temperature_range(params) <= 0.0
+    if not is_fixed or active != [name for name in DEVICE_SAMPLERS if name in active]:
         return None
     is_greedy = params.temperature <= 0.0 and "temperature" in active
     narrows = is_greedy or "top_p" in active or "min_p" in active
