@@ -24,7 +24,7 @@ _DOES_SOMETHING: dict[str, Callable[[SamplingParams], bool]] = {
     "infill": lambda p: p.infill_tokens is not None,
     "temperature": lambda p: p.temperature != 1.0 or p.dynatemp_range > 0.0,
     "adaptive_p": lambda p: p.adaptive_target >= 0.0,
-    "mirostat": lambda p: True,
+    "mirostat": lambda p: p.mirostat != 0,
 }
 # Those that leave the best logit the best one, and keep it.
 _KEEP_THE_BEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature", "mirostat"}

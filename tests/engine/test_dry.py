@@ -77,6 +77,15 @@ def test_breaks_of_a_growing_text(prompt: list[int], answer: list[int], breakers
         assert breaks.n_behind(len(window)) == behind_the_last_break(window, breakers)
 
 
+@pytest.mark.parametrize("sequences", [((1, 2), (1, 2, 3)), ((1, 2, 3), (1, 2))])
+def test_the_longest_breaker_counts(sequences: tuple[tuple[int, ...], ...]) -> None:
+    breaks = SequenceBreaks(Breakers(frozenset({1}), sequences))
+    breaks.add(np.array([4, 1, 2, 3, 4], np.int32), 5)
+    assert breaks.n_behind(5) == 1
+    breaks.add(np.array([1, 2, 3, 4, 4], np.int32), 1)
+    assert (breaks.n_behind(5), breaks.n_behind(4)) == (2, 4)
+
+
 def penalties(window: list[int], params: SamplingParams) -> dict[int, float]:
     """What each token loses, by definition."""
     limit = behind_the_last_break(window, params.dry_breakers)

@@ -55,10 +55,7 @@ class Dry:
     def _prolonged(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Tokens that would prolong a repetition, and how long the longest one is without them: intp[n] each."""
         window = self._matches.tokens
-        limit = min(len(window), self._breaks.n_behind(len(window)))
-        if len(window) <= self._allowed or limit < self._allowed:
-            return np.empty(0, np.intp), np.empty(0, np.intp)
-        lengths = np.minimum(self._matches.lengths[:-1], limit)
+        lengths = np.minimum(self._matches.lengths[:-1], self._breaks.n_behind(len(window)))
         at = np.flatnonzero(lengths >= self._allowed)
         tokens, groups = np.unique(window[at + 1], return_inverse=True)
         longest = np.zeros(len(tokens), np.intp)
