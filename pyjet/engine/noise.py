@@ -1,8 +1,8 @@
 """The random numbers of a draw: an exponential time per (seed, index of the token, token id).
 
 The same numbers as native/core/sample_noise.h, which says what they are for. They are the outputs of SplitMix64
-(Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id. Samplers that
-decide by chance have streams of their own, numbered above all token ids.
+(Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id. Samplers
+that decide by chance have streams of their own, numbered above all token ids.
 """
 
 from __future__ import annotations

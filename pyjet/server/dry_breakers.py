@@ -18,8 +18,9 @@ _MOST_TOKENS = 20  # behind the first one of a sequence
 def token_breakers(texts: tuple[str, ...], tokenizer: Tokenizer) -> Breakers:
     """All ways to meet one of ``texts``: tokens that hold it, and tokens that end with its beginning.
 
-    The latter are followed by the tokens of its rest. Looks at the whole vocabulary, about 50 ms for each text.
+    The latter are followed by the tokens of its rest. Looks at the whole vocabulary, about 10 ms for each byte.
     """
+    pieces = [tokenizer.token_bytes(token) for token in range(tokenizer.n_vocab)]
     tokens: set[int] = set()
     sequences: set[tuple[int, ...]] = set()
     for text in texts:
@@ -27,12 +28,11 @@ def token_breakers(texts: tuple[str, ...], tokenizer: Tokenizer) -> Breakers:
         if not raw:
             continue
         tails = {raw[:n]: _tail(raw[n:], tokenizer) for n in range(1, len(raw))}
-        for token in range(tokenizer.n_vocab):
-            piece = tokenizer.token_bytes(token)
-            if raw in piece:
-                tokens.add(token)
-            elif piece:
-                sequences.update((token, *tail) for begin, tail in tails.items() if piece.endswith(begin))
+        with_text = {token for token, piece in enumerate(pieces) if raw in piece}
+        tokens |= with_text
+        for begin, tail in tails.items():
+            heads = (token for token, piece in enumerate(pieces) if piece.endswith(begin) and token not in with_text)
+            sequences.update((token, *tail) for token in heads)
     return Breakers(frozenset(tokens), tuple(sorted(sequences)))
 
 
