@@ -165,3 +165,18 @@ def test_breakers_of_several_tokens() -> None:
         rest = b"".join(tokenizer.token_bytes(token) for token in tail)
         assert rest and text.encode().endswith(rest)
         assert tokenizer.token_bytes(head).endswith(text.encode().removesuffix(rest))
+
+
+@pytest.mark.parametrize("text", [":", "\n", " the", "return x", "é", "a" * 60])
+def test_breakers_are_found_in_every_token(text: str) -> None:
+    tokenizer, raw = tiny_tokenizer(), text.encode()[:40]
+    pieces = [tokenizer.token_bytes(token) for token in range(tokenizer.n_vocab)]
+    body = {"dry_multiplier": 1, "dry_sequence_breakers": [text]}
+    breakers = settings_of(body=body).sampling().dry_breakers
+    assert breakers.tokens == {token for token, piece in enumerate(pieces) if raw in piece}
+    heads = {
+        token
+        for token, piece in enumerate(pieces)
+        if raw not in piece and any(piece.endswith(raw[:n]) for n in range(1, len(raw)))
+    }
+    assert {head for head, *_ in breakers.sequences} == heads
