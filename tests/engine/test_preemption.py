@@ -94,7 +94,8 @@ def test_one_and_a_half_contexts_for_two() -> None:
 
 def test_without_host_memory_rows_are_read_again() -> None:
     run = Run(n_slots=2, n_ctx_total=60, host_bytes=0)
-    wanted = [request("a", max_tokens=-1), request("b", max_tokens=-1, sampling=SamplingParams(seed=5))]
+    mirostat = SamplingParams(seed=5, mirostat=2, mirostat_tau=1.0)  # it remembers what it had chosen
+    wanted = [request("a", max_tokens=-1), request("b", max_tokens=-1, sampling=mirostat)]
     run.submit(*wanted)
     run.drain()
     for asked in wanted:

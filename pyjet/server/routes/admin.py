@@ -178,18 +178,11 @@ def _slot_params(service: Service, slot: SlotView) -> dict[str, Any]:
 
 
 _SAMPLING_FIELDS = (
-    "seed",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "repeat_last_n",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "min_keep",
-)
+    "seed", "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
+    "xtc_probability", "xtc_threshold", "typical_p", "repeat_last_n", "repeat_penalty", "presence_penalty",
+    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
+    "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
+)  # fmt: skip
 
 
 def _metrics(service: Service, text: MetricsText) -> Response:
