@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 import numpy as np
 
 from bench.step_rows import Rows, make_batch
 from pyjet.assets import default_model_path
+from pyjet.engine.row_arrays import CHOSEN
+from pyjet.engine.speculation_settings import DRAFT_BLOCK
 from pyjet.model.reader import load_model
 from pyjet.native import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, ROW_SAMPLE, EngineConfig, NativeEngine
 
+N_DRAFTS, DRAFT_VOCAB = 2, 1024
 ALL = ROW_LOGITS | ROW_ARGMAX | ROW_HIDDEN | ROW_SAMPLE
 
 
@@ -22,6 +27,8 @@ def main(device: str, prompt: int) -> None:
         config = EngineConfig(8, 3, device=device, max_rows=max(prompt, 16), max_spec=2, kv_type_k=kv, kv_type_v=kv)
         with NativeEngine(model, config) as engine:
             steps(engine, prompt)
+        with NativeEngine(model, replace(config, max_draft=N_DRAFTS, draft_vocab=DRAFT_VOCAB)) as engine:
+            drafting_steps(engine, prompt)
         click.echo(f"{kv} KV: every step ended")
 
 
@@ -41,6 +48,26 @@ def steps(engine: NativeEngine, prompt: int) -> None:
     result = engine.mtp(row, np.ascontiguousarray(hidden, np.float32))
     if (result.argmax < 0).any() or (result.sampled < 0).any():
         raise click.ClickException("a row has no best or no sampled token")
+
+
+def drafting_steps(engine: NativeEngine, prompt: int) -> None:
+    """A prompt with drafts behind it; then they are verified beside another prompt, and more are drawn."""
+    n = engine.n_vocab
+    blocks = np.array([DRAFT_VOCAB // DRAFT_BLOCK], np.int32)
+    batch = make_batch([Rows(0, prompt, 0, 0, 0)], n)
+    batch.row_flags[-1] = ROW_ARGMAX
+    batch.seqs["n_draft"] = N_DRAFTS
+    following = np.append(batch.tokens[1:], CHOSEN).astype(np.int32)
+    first = engine.step(replace(batch, row_next=following, draft_blocks=blocks))
+    drafts = first.drafts[0, :N_DRAFTS].copy()
+    batch = make_batch([Rows(0, 1 + N_DRAFTS, prompt, 0, ROW_SAMPLE), Rows(1, 9, 0, 4, 0)], n)
+    batch.tokens[1 : 1 + N_DRAFTS] = drafts
+    batch.seqs["n_spec"][0] = batch.seqs["n_verify"][0] = batch.seqs["n_draft"][0] = N_DRAFTS
+    batch.seqs["draft_sample"][0] = 0
+    following = np.array([*drafts, CHOSEN, *batch.tokens[2 + N_DRAFTS :], 0], np.int32)
+    second = engine.step(replace(batch, row_next=following, draft_blocks=blocks))
+    if (drafts < 0).any() or (second.drafts[0, :N_DRAFTS] < 0).any():
+        raise click.ClickException("a draft is missing")
 
 
 if __name__ == "__main__":
