@@ -10,6 +10,7 @@ import numpy as np
 from pyjet.engine.sample_rows import SampleRows
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
+from pyjet.native.samples import Masks, Records, no_masks
 from pyjet.native.step import (
     NO_DRAFTS,
     ROW_ARGMAX,
@@ -66,13 +67,20 @@ class DecodeStep:
         batch.seqs["n_draft"] = [sequence.n_draft for sequence in self.sequences]
         if len(batch.samples):
             sampled = [s for s in self.sequences if flags_of(s.sampler) & ROW_SAMPLE]
-            self.sample_rows.write([s.sampler for s in sampled], [s.verifying for s in sampled])
+            write_samples(self.sample_rows, sampled)
         return batch
 
 
 def layout_of(sequence: Sequence) -> tuple[int, int, int]:
     """What decides about the shape of a decoding sequence's part of a batch."""
     return sequence.table_version, len(sequence.pages), sequence.n_rows
+
+
+def write_samples(rows: SampleRows, sampled: Rows[Sequence]) -> tuple[Records, Records, Records]:
+    """Samples, counts and biases of the sequences that the step samples."""
+    return rows.write(
+        [s.sampler for s in sampled], [s.verifying for s in sampled], [s.mask_row for s in sampled]
+    )  # fmt: skip
 
 
 def flags_of(sampler: Sampler) -> int:
@@ -85,8 +93,12 @@ def flags_of(sampler: Sampler) -> int:
 class BatchBuilder:
     """Builds one StepBatch at a time; the result is valid until the next ``build``."""
 
-    def __init__(self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0) -> None:
+    def __init__(
+        self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0, masks: Masks | None = None
+    ) -> None:
+        """``masks``: uint32[rows, words], which the sequences' ``mask_row`` counts."""
         self._page_tokens = page_tokens
+        self._masks = no_masks() if masks is None else masks.reshape(-1)
         self._tokens = np.zeros(max_rows, np.int32)
         self._next = np.zeros(max_rows, np.int32)
         self._positions = np.zeros(max_rows, np.int32)
@@ -94,7 +106,7 @@ class BatchBuilder:
         self._row_flags = np.zeros(max_rows, np.uint32)
         self._seqs = np.zeros(max_seqs, SEQ_DTYPE)
         self._counting = np.arange(max_rows, dtype=np.int32)
-        self._sample_rows = SampleRows(max_seqs * (max_spec + 1))
+        self._sample_rows = SampleRows(max_seqs * (max_spec + 1), 0 if masks is None else masks.shape[1])
         self._decode: DecodeStep | None = None
 
     def build(self, plan: Plan, drafts: DraftPlan | None = None) -> StepBatch:
@@ -138,9 +150,10 @@ class BatchBuilder:
             self._row_flags[:row],
             self._seqs[: len(plan)],
             tables[0] if len(tables) == 1 else np.concatenate(tables),
-            *self._sample_rows.write([s.sampler for s in sampled], [s.verifying for s in sampled]),
+            *write_samples(self._sample_rows, sampled),
             None if drafts is None else self._next[:row],
             no_blocks() if drafts is None else drafts.blocks,
+            self._masks,
         )
 
     def _n_pages(self, sequence: Sequence, n_rows: int) -> int:

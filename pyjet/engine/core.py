@@ -13,8 +13,10 @@ from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder, DraftPlan
 from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
+from pyjet.engine.constraint import Constraint, Constraints
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.prefix_tree import CheckpointKind
 from pyjet.engine.request import (
     Event,
@@ -72,6 +74,7 @@ class EngineCore:
         memory: DeviceMemory,
         clock: Clock = time.perf_counter,
         draft_override: DraftOverride | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
         self.limits = limits
         self.slot_file_owner = SlotFileOwner(
@@ -79,7 +82,11 @@ class EngineCore:
         )
         self._clock = clock
         self._admission = Admission(limits, memory)
-        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec)
+        self.constraints = constraints
+        self._masks = MaskRows(limits.n_vocab, limits.n_slots * (limits.max_spec + 1), constraints)
+        self._builder = BatchBuilder(
+            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks.masks
+        )
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
         self._speculation = Speculation(limits, draft_override)
@@ -99,8 +106,8 @@ class EngineCore:
         """While nothing runs: a little of what would take time later. False when nothing is left to do."""
         return self._admission.cache.prepare()
 
-    def submit(self, request: GenerationRequest) -> list[Event]:
-        """Queue a request, or say at once why it can never run."""
+    def submit(self, request: GenerationRequest, constraint: Constraint | None = None) -> list[Event]:
+        """Queue a request, or say at once why it can never run. ``constraint``: of its grammar."""
         id_task = self._counters.requests_total
         self._counters.requests_total += 1
         if not request.prompt:
@@ -108,7 +115,7 @@ class EngineCore:
         if failure := self._impossible(request):
             return [failure]
         prompt = np.array(request.prompt, np.int32)
-        self._admission.add(Waiting(request, id_task, self._clock(), prompt))
+        self._admission.add(Waiting(request, id_task, self._clock(), prompt, constraint=constraint))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
@@ -141,18 +148,20 @@ class EngineCore:
             self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
+        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
         if self._speculation.is_on:
-            self._choose_drafts()
+            self._choose_drafts(decoding)
+        self._masks.of_decoding(decoding)
         self._plan = plan(self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows)
         if not self._plan:
             return events, None
         self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
+        self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
         batch = self._builder.build(self._plan, self._drafts)
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
 
-    def _choose_drafts(self) -> None:
-        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
+    def _choose_drafts(self, decoding: list[Sequence]) -> None:
         self._speculation.choose(decoding, len(self._running) - len(decoding))
         for sequence in decoding:
             self._admission.cover(sequence)
@@ -184,7 +193,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         self._observe(result.step_us * 1e-6)
-        chosen = ChosenTokens(result)
+        chosen = ChosenTokens(result, self._masks)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
@@ -232,8 +241,7 @@ class EngineCore:
                     self._news.append(self._end(sequence, reason))
                     break
         except SamplingError as error:
-            self._end(sequence, "cancelled")
-            self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
+            self._news.append(self._end_without_token(sequence, str(error)))
         if self._speculation.is_on:
             taken.lesson = self._speculation.note(sequence, index, taken.tokens)
 
@@ -275,6 +283,12 @@ class EngineCore:
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
         n_context = sequence.n_reached - dropped
         return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context)
+
+    def _end_without_token(self, sequence: Sequence, error: str) -> Event:
+        """No token can be chosen. Where the answer is complete and what ends it is banned, that is the end."""
+        is_complete = sequence.constraint is not None and sequence.constraint.is_finished
+        finished = self._end(sequence, "eos" if is_complete else "cancelled")
+        return finished if is_complete else FailedEvent(sequence.request.id, error, "server")
 
     def _count_step(self, result: StepResult) -> None:
         self._counters.n_decode += 1

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from pyjet.grammar.description import Grammar
+
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 
@@ -55,6 +57,7 @@ class GenerationRequest:
     time_limit_ms: int = -1  # generation time after the first token; over it: reason "limit"; -1: none
     cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
+    grammar: Grammar | None = None  # that the answer must follow
 
 
 class Timings(NamedTuple):

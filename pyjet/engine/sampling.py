@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyjet.engine import chain
-from pyjet.engine.candidates import Candidates, Float32Array
+from pyjet.engine.candidates import Candidates, Float32Array, masked
 from pyjet.engine.device_chain import active_samplers, device_sample, merged_biases
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
-from pyjet.native.samples import COUNT_DTYPE, Records
+from pyjet.native.samples import COUNT_DTYPE, Masks, Records
 from pyjet.native.top_k import top_indices
 
 
@@ -33,7 +33,15 @@ class Sampler:
     ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0.
     """
 
-    def __init__(self, params: SamplingParams, n_vocab: int, *, n_probs: int = 0, post_probs: bool = False) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        n_vocab: int,
+        *,
+        n_probs: int = 0,
+        post_probs: bool = False,
+        is_constrained: bool = False,
+    ) -> None:
         self.params = params
         self.n_probs = n_probs
         self.post_probs = post_probs
@@ -44,8 +52,8 @@ class Sampler:
         if "penalties" in active_samplers(params):
             self._counts = Counter()
         self._history: list[int] = []
-        # The answer is always the raw logits' first maximum.
-        self.is_argmax = self._is_greedy() and not len(self.biases)
+        # The answer is always the raw logits' first maximum. With masks it is a greedy sample instead.
+        self.is_argmax = self._is_greedy() and not len(self.biases) and not is_constrained
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
@@ -89,17 +97,20 @@ class Sampler:
         if self._counts[token] == 0:
             del self._counts[token]
 
-    def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
+    def sample(self, logits: Float32Array, mask: Masks | None = None) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for.
 
-        The same until it, or another one, is accepted.
+        ``mask``: uint32[words], a bit for each token that may come. The same until it, or another one, is accepted.
         """
         candidates = Candidates(logits)
         if len(self.biases):
             candidates.logits = logits.copy()
             candidates.logits[self.biases["token"]] += self.biases["bias"]
+        if mask is not None:
+            candidates.logits = masked(candidates.logits, mask)
         if not np.isfinite(candidates.logits.max()):
-            raise SamplingError("no token can be chosen: the model's logits are not finite or logit_bias bans them all")
+            what_bans = "logit_bias bans them all" if mask is None else "grammar and logit_bias ban them all"
+            raise SamplingError(f"no token can be chosen: the model's logits are not finite or {what_bans}")
         for name in self.params.samplers:
             self._apply(name, candidates)
         if self.n_probs and self.post_probs:
