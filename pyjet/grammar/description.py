@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 
 class GrammarError(ValueError):
@@ -35,3 +36,7 @@ class Grammar:
     lark: str
     begins_behind: Mark | None = None
     written: tuple[int, ...] = ()
+
+    def behind(self, tokens: Iterable[int]) -> Grammar:
+        """For who goes on behind more tokens of the answer."""
+        return replace(self, written=(*self.written, *tokens))

@@ -204,8 +204,6 @@ def check_supported(params: CompletionParams) -> None:
     """ApiError 501 naming the first setting that would change the answer and is not built."""
     chain = params.samplers
     wanted = {
-        "grammar": bool(params.grammar),
-        "json_schema": params.json_schema is not None,
         "top_n_sigma": params.top_n_sigma > 0 and "top_n_sigma" in chain,
         "xtc_probability": params.xtc_probability > 0 and params.xtc_threshold <= 0.5 and "xtc" in chain,
         "dynatemp_range": params.dynatemp_range > 0 and params.temperature > 0 and "temperature" in chain,

@@ -50,6 +50,7 @@ class Writing:
             priority=first.priority + (timings is not None),  # it has waited already
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
+            grammar=first.grammar and first.grammar.behind((*generated, *tokens)),
         )
         if timings is not None:
             timings = timings._replace(predicted_n=n_kept)

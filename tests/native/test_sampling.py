@@ -204,7 +204,7 @@ def test_speculative_rows(engine: NativeEngine) -> None:
 
 
 def random_masks(rng: np.random.Generator, n: int, n_vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """uint32[n, words] masks that leave nearly everything, a few tokens or a single one; the same as bool[n, n_vocab]."""
+    """uint32[n, words] masks that leave nearly everything, a few tokens or a single one, and bool[n, n_vocab]."""
     allowed = np.zeros((n, mask_words(n_vocab) * 32), bool)
     for i in range(n):
         allowed[i, :n_vocab] = rng.random(n_vocab) < rng.choice([0.999, 0.3, 0.002, 0.0])

@@ -9,6 +9,7 @@ from flask import Flask, Response
 
 from pyjet.server import jsonio
 from pyjet.server.answer import answer
+from pyjet.server.answer_rules import text_rules
 from pyjet.server.generation import Job
 from pyjet.server.json_fields import object_body
 from pyjet.server.params import check_supported, parse_params
@@ -48,6 +49,7 @@ def _answer(
 ) -> Response:
     params = parse_params(body, service.options, service.tokenizer, n_slots=service.n_slots)
     check_supported(params)
+    text_rules(params, service.tokenizer)
     form = form_class(service, params)
     form.start(prompts)
     return answer(service, params, Job(service, params, prompts), form)
