@@ -337,6 +337,8 @@ class EngineCore:
             draft_tokens_mtp_accepted=drafts.right["mtp"],
             draft_tokens_lookup=drafts.drafted["lookup"],
             draft_tokens_lookup_accepted=drafts.right["lookup"],
+            draft_tokens_grammar=drafts.drafted["grammar"],
+            draft_tokens_grammar_accepted=drafts.right["grammar"],
             preemptions=self._admission.n_preemptions,
             prefix_hits=self._admission.n_hits,
             swaps_out=cache.swaps.moves_out,

@@ -97,6 +97,8 @@ class Speculation:
         guesses = [guesses_of(sequence) for sequence in decoding]
         for sequence, each, most in zip(decoding, guesses, mosts):
             each.look_up(sequence.n_tokens, most)
+            if sequence.constraint is not None:
+                each.force(sequence.constraint.forced()[:most])
             each.choose_source(most)
         room = self._room(len(decoding), n_reading)
         if self._settings.is_adaptive:

@@ -343,9 +343,6 @@ def test_bad_requests(body: Any, status: int) -> None:
 @pytest.mark.parametrize(
     ("field", "body"),
     [
-        ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
-        ("response_format", {"response_format": {"type": "json_object"}}),
-        ("json_schema", {"json_schema": {"type": "object"}}),
         ("mirostat", {"mirostat": 1}),
     ],
 )

@@ -256,9 +256,9 @@ def test_openai_several_prompts_logprobs_and_verbose(engine: ScriptedEngine) -> 
 
 
 def test_settings_that_are_not_built_are_refused(engine: ScriptedEngine) -> None:
-    status, error = post_error(make_client(engine), "/completion", {"prompt": "a", "grammar": 'root ::= "a"'})
+    status, error = post_error(make_client(engine), "/completion", {"prompt": "a", "mirostat": 2})
     assert (status, error["type"]) == (501, "not_supported_error")
-    assert "'grammar'" in error["message"]
+    assert "'mirostat'" in error["message"]
 
 
 def test_control_tokens_are_visible_on_request() -> None:

@@ -179,8 +179,6 @@ def test_zero_tokens_still_yield_one() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"grammar": 'root ::= "a"'},
-        {"json_schema": {"type": "object"}},
         {"mirostat": 2},
         {"xtc_probability": 0.5},
         {"dry_multiplier": 0.8},
@@ -201,6 +199,8 @@ def test_what_is_not_built_is_refused_by_name(body: dict[str, Any]) -> None:
     "body",
     [
         {},
+        {"grammar": 'root ::= "a"'},
+        {"json_schema": {"type": "object"}},
         {"grammar": ""},
         {"mirostat": 0, "xtc_probability": 0, "dry_multiplier": 0, "top_n_sigma": -1, "dynatemp_range": 0},
         {"xtc_probability": 0.5, "xtc_threshold": 0.6},
