@@ -28,6 +28,10 @@ class MarkSearch:
             self._text = self._text[max(0, len(self._text) - self._n_kept) :]
         return found
 
+    def next(self) -> bytes | None:
+        """Likewise behind the mark that was found last, in what there is already."""
+        return self.add(b"") if self._pattern is None else None
+
     def n_before(self, pieces: list[bytes]) -> int:
         """How many of these pieces may come before one completes a mark. Nothing is added."""
         before = self._text, self._inside

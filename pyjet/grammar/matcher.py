@@ -57,7 +57,7 @@ class GrammarMatcher:
         elif self._search is None:
             self.matcher.consume_token(token)
         else:
-            self._begin_behind(self._search.add(self._piece(token)))
+            self._begin_behind(self._search, self._search.add(self._piece(token)))
 
     def n_verifiable(self, drafts: Sequence[int]) -> int:
         """How many of these come before the next one begins the grammar, or ends the answer."""
@@ -73,14 +73,15 @@ class GrammarMatcher:
         tokens = self._vocabulary.tokens
         return tokens[token] if 0 <= token < len(tokens) else b""
 
-    def _begin_behind(self, text: bytes | None) -> None:
-        """The mark was found; ``text`` is what the grammar has to take already. Where it does not, it was no mark."""
-        if text is None:
-            return
-        tokens = self._vocabulary.backend.tokenize_bytes(text) if text else []
-        begun = self.matcher.deep_copy()
-        if begun.try_consume_tokens(tokens) == len(tokens):
-            self.matcher, self._search = begun, None
+    def _begin_behind(self, search: MarkSearch, text: bytes | None) -> None:
+        """A mark was found; ``text`` is what the grammar has to take already. Where it does not, it was no mark."""
+        while text is not None:
+            tokens = self._vocabulary.backend.tokenize_bytes(text) if text else []
+            begun = self.matcher.deep_copy()
+            if begun.try_consume_tokens(tokens) == len(tokens):
+                self.matcher, self._search = begun, None
+                return
+            text = search.next()
 
     def _accept_written(self, tokens: tuple[int, ...]) -> None:
         """An answer that was begun by others and does not follow the grammar is taken as it is."""
