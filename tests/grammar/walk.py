@@ -65,15 +65,25 @@ def walk(grammar: Grammar, random: Random, most: int = 400) -> str | None:
     matcher, pieces = compiler().constraint(grammar), vocabulary().tokens
     text = b""
     for _ in range(most):
-        tokens = allowed(matcher).tolist()
-        assert tokens, f"nothing may follow {text!r}"
-        is_end = bool(vocabulary().ends.intersection(tokens))
-        if is_end and (random.random() < 0.5 or len(text) > 200):
+        tokens = allowed(matcher)
+        assert len(tokens), f"nothing may follow {text!r}"
+        inner = tokens[~is_end()[tokens]]
+        if len(inner) == 0 or (len(inner) < len(tokens) and (random.random() < 0.5 or len(text) > 200)):
             return text.decode()
-        inner = [token for token in tokens if token not in vocabulary().ends]
-        closing = [token for token in inner if set(pieces[token]) & set(b'"}],\n')]
-        token = random.choice(closing if closing and random.random() < 0.5 else inner or tokens)
+        closing = inner[is_closing()[inner]]
+        chosen = closing if len(closing) and random.random() < 0.5 else inner
+        token = int(chosen[random.randrange(len(chosen))])
         matcher.accept(token)
         assert not matcher.error, matcher.error
         text += pieces[token]
     return None
+
+
+@cache
+def is_end() -> np.ndarray:
+    return np.array([token in vocabulary().ends for token in range(vocabulary().n_vocab)])
+
+
+@cache
+def is_closing() -> np.ndarray:
+    return np.array([bool(set(piece) & set(b'"}],\n')) for piece in vocabulary().tokens])
