@@ -93,7 +93,8 @@ size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected,
     const int samples = std::min(max_selected, most_samples(c));
     const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
     return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape) +
-           sample_bytes({0, samples, tokens, tokens, size_t(samples) * mask_words(shape.n_vocab)}) + (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
+           sample_bytes({0, samples, tokens, tokens, size_t(samples) * mask_words(shape.n_vocab)}) +
+           (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
 }
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }

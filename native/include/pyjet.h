@@ -209,12 +209,12 @@ typedef struct pj_token_bias {
 } pj_token_bias;
 
 /* How the token of a row with PJ_ROW_SAMPLE is chosen. In this order: biases; penalties; tokens that its
- * mask does not have are -inf, whatever was added to them; the top_k best; of these, by their softmax, the fewest best ones that reach top_p; of these the ones min_p
- * times as probable as the best; weights: the softmax of these, logits divided by temperature; the
- * token with the smallest -ln(u) / weight wins, u a hash of seed, index and its id (0 < u < 1): one
- * drawn by the weights. The lowest id is the best of equals. The result depends on the row's logits
- * and on this struct only and is the same on all devices for the same logits. Draws from two similar
- * distributions with the same seed and index mostly agree.
+ * mask does not have are -inf, whatever was added to them; the top_k best; of these, by their softmax, the
+ * fewest best ones that reach top_p; of these the ones min_p times as probable as the best; weights: the
+ * softmax of these, logits divided by temperature; the token with the smallest -ln(u) / weight wins, u a hash
+ * of seed, index and its id (0 < u < 1): one drawn by the weights. The lowest id is the best of equals. The
+ * result depends on the row's logits, its mask and this struct only and is the same on all devices for the
+ * same logits. Draws from two similar distributions with the same seed and index mostly agree.
  *
  * The chain is settled when its cuts lie among the PJ_MAX_CANDIDATES best. It is not when top_k, top_p
  * and min_p leave more or when top_k above that number decides about top_p; nor when too many logits

@@ -21,7 +21,10 @@ HI = [{"role": "user", "content": "What is the weather in Paris?"}]
 QUIET = {"chat_template_kwargs": {"enable_thinking": False}}
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "maximum": 99}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
     "required": ["name", "age"],
 }
 WEATHER = {
