@@ -39,9 +39,10 @@ class ConstraintJobs:
 
     def is_awaited(self, compiled: Compiled) -> bool:
         """Whether its request was not cancelled meanwhile; it does not wait any more."""
-        return self.waiting.get(compiled.request.id) is compiled.request and bool(
-            self.waiting.pop(compiled.request.id)
-        )
+        if self.waiting.get(compiled.request.id) is not compiled.request:
+            return False
+        del self.waiting[compiled.request.id]
+        return True
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -57,5 +58,5 @@ class ConstraintJobs:
         assert request.grammar is not None
         try:
             return self._constraints.constraint(request.grammar)
-        except Exception as error:  # whatever is wrong with one grammar or tokenizer, the engine goes on
+        except BaseException as error:  # a panic of the parser, too: whatever is wrong with it, the engine goes on
             return f"the grammar cannot be used: {error}"

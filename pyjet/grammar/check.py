@@ -17,5 +17,10 @@ def check_lark(lark: str) -> None:
 
 @lru_cache(maxsize=64)
 def _message(lark: str) -> str:
-    is_error, messages = LLMatcher.validate_grammar_with_warnings(lark)
+    try:
+        is_error, messages = LLMatcher.validate_grammar_with_warnings(lark)
+    except BaseException as error:  # a panic of the parser is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return f"the parser gave up: {error}"
     return str(messages[0]).partition("\n")[0] if is_error else ""
