@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ class Compiled:
 
     request: GenerationRequest
     constraint: Constraint | str
+    t_begin: float  # when the request came, by time.perf_counter
 
 
 class ConstraintJobs:
@@ -26,7 +28,7 @@ class ConstraintJobs:
         self.waiting: dict[str, GenerationRequest] = {}
         self._constraints = constraints
         self._post = post
-        self._requests: queue.SimpleQueue[GenerationRequest | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[GenerationRequest, float] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def add(self, request: GenerationRequest) -> None:
@@ -35,7 +37,7 @@ class ConstraintJobs:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="pyjet-grammar", daemon=True)
             self._thread.start()
-        self._requests.put(request)
+        self._requests.put((request, time.perf_counter()))
 
     def is_awaited(self, compiled: Compiled) -> bool:
         """Whether its request was not cancelled meanwhile; it does not wait any more."""
@@ -49,8 +51,9 @@ class ConstraintJobs:
         self._requests.put(None)
 
     def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            self._post(Compiled(request, self._compile(request)))
+        while (job := self._requests.get()) is not None:
+            request, t_begin = job
+            self._post(Compiled(request, self._compile(request), t_begin))
 
     def _compile(self, request: GenerationRequest) -> Constraint | str:
         if self._constraints is None:

@@ -106,8 +106,13 @@ class EngineCore:
         """While nothing runs: a little of what would take time later. False when nothing is left to do."""
         return self._admission.cache.prepare()
 
-    def submit(self, request: GenerationRequest, constraint: Constraint | None = None) -> list[Event]:
-        """Queue a request, or say at once why it can never run. ``constraint``: of its grammar."""
+    def submit(
+        self, request: GenerationRequest, constraint: Constraint | None = None, waited: float = 0.0
+    ) -> list[Event]:
+        """Queue a request, or say at once why it can never run.
+
+        ``constraint``: of its grammar. ``waited``: seconds since it came.
+        """
         id_task = self._counters.requests_total
         self._counters.requests_total += 1
         if not request.prompt:
@@ -115,7 +120,7 @@ class EngineCore:
         if failure := self._impossible(request):
             return [failure]
         prompt = np.array(request.prompt, np.int32)
-        self._admission.add(Waiting(request, id_task, self._clock(), prompt, constraint=constraint))
+        self._admission.add(Waiting(request, id_task, self._clock() - waited, prompt, constraint=constraint))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -135,7 +136,8 @@ class EngineLoop:
             return []
         if isinstance(compiled.constraint, str):
             return [FailedEvent(compiled.request.id, compiled.constraint, "server")]
-        return self._core.submit(compiled.request, compiled.constraint)
+        waited = time.perf_counter() - compiled.t_begin
+        return self._core.submit(compiled.request, compiled.constraint, waited)
 
     def _prepare(self) -> None:
         """Use the time until the next command, in portions that it need not wait for."""

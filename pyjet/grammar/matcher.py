@@ -48,7 +48,7 @@ class GrammarMatcher:
     @property
     def error(self) -> str:
         """Why the answer cannot go on: a limit of the parser; empty when it can."""
-        return str(self.matcher.get_error()) if self.is_active and self.matcher.is_error() else ""
+        return first_line(self.matcher.get_error()) if self.is_active and self.matcher.is_error() else ""
 
     def accept(self, token: int) -> None:
         """A token became part of the answer."""
@@ -145,5 +145,10 @@ class GrammarCompiler:
 def _compile(lark: str, vocabulary: GrammarVocabulary) -> Any:
     matcher = LLMatcher(vocabulary.backend, lark, log_level=0)
     if matcher.is_error():
-        raise GrammarError(str(matcher.get_error()).partition("\n")[0])
+        raise GrammarError(first_line(matcher.get_error()))
     return matcher
+
+
+def first_line(message: str) -> str:
+    """Of what llguidance says; behind it comes the state of its parser."""
+    return message.partition("\n")[0]
