@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import accumulate
+from operator import mul
 from typing import Literal
 
-from pyjet.engine.acceptance import Acceptance, confidence_cell, match_cell
+from pyjet.engine.acceptance import Acceptance, match_cell
 from pyjet.engine.draft_blocks import RecentBlocks
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
@@ -21,14 +23,10 @@ class Guess:
 
     __slots__ = ("cells", "chances", "tokens")
 
-    def __init__(self, tokens: Items[int] = (), cells: Items[int] = (), rates: Items[float] = ()) -> None:
-        self.tokens = list(tokens)
-        self.cells = list(cells)
-        self.chances: list[float] = []
-        chance = 1.0
-        for cell in cells:
-            chance *= rates[cell]
-            self.chances.append(chance)
+    def __init__(self, tokens: list[int], cells: list[int], rates: Items[float]) -> None:
+        self.tokens = tokens
+        self.cells = cells
+        self.chances = list(accumulate([rates[cell] for cell in cells], mul))
 
     def cut(self, n: int) -> None:
         if n < len(self.tokens):
@@ -40,7 +38,7 @@ class Guess:
         return sum([chance for chance in self.chances if chance > LEAST_CHANCE])
 
 
-NOTHING = Guess()
+NOTHING = Guess([], [], ())
 
 
 class Guesses:
@@ -60,24 +58,28 @@ class Guesses:
         """Nothing is known any more about tokens to come."""
         self.mtp = self.lookup = self.forced = NOTHING
 
-    def force(self, tokens: Items[int]) -> None:
+    def force(self, tokens: list[int]) -> None:
         """What the answer's grammar leaves no choice about, which is better than any guess."""
-        self.forced = Guess(tokens)
+        self.forced = Guess(tokens, [], ())
         self.forced.chances = [FORCED ** (i + 1) for i in range(len(tokens))]
 
-    def take_mtp(self, tokens: Items[int], probabilities: Items[float], p_min: float) -> None:
-        """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``."""
-        cells = []
-        for position, (token, probability) in enumerate(zip(tokens, probabilities)):
-            if token < 0 or probability < p_min:
-                break
-            cells.append(confidence_cell(probability, position))
-        self.mtp = Guess(tokens[: len(cells)], cells, self.acceptance.rates)
+    def take_mtp(
+        self, tokens: list[int], cells: list[int], probabilities: Items[float] = (), p_min: float = 0.0
+    ) -> None:
+        """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``.
+
+        ``cells``: of its probabilities, at least as many as there are tokens.
+        """
+        n = len(tokens)
+        if p_min > 0.0:
+            n = next((i for i, probability in enumerate(probabilities) if probability < p_min), n)
+        if -1 in tokens:
+            n = min(n, tokens.index(-1))
+        self.mtp = Guess(tokens[:n], cells[:n], self.acceptance.rates)
 
     def look_up(self, n_tokens: int, most: int) -> None:
         """Find what followed the newest of ``n_tokens`` tokens before."""
-        if self.index is None:
-            return
+        assert self.index is not None
         self.index.extend(n_tokens)
         if (found := self.index.find(n_tokens)) is None:
             self.lookup = NOTHING
@@ -88,7 +90,8 @@ class Guesses:
 
     def choose_source(self, most: int) -> None:
         """The one that promises more, with drafts for ``most`` tokens at most."""
-        self.mtp.cut(most)
+        if len(self.mtp.tokens) > most:
+            self.mtp.cut(most)
         if self.forced.tokens:
             self.source = "grammar"
             return
@@ -96,7 +99,9 @@ class Guesses:
 
     @property
     def chosen(self) -> Guess:
-        return {"mtp": self.mtp, "lookup": self.lookup, "grammar": self.forced}[self.source]
+        if self.source == "grammar":
+            return self.forced
+        return self.mtp if self.source == "mtp" else self.lookup
 
     def learn(self, mtp: Guess, lookup: Guess, tokens: Items[int], index: int) -> None:
         """These tokens came after such guesses, the first one as token ``index`` of the answer.

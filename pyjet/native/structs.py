@@ -49,7 +49,7 @@ class Model(C.Structure):
         ("block_is_attention", C.POINTER(C.c_uint8)),
         ("tensors", C.POINTER(Tensor)),
         ("n_tensors", C.c_int32),
-        ("reserved", C.c_int32),
+        ("rope_type", C.c_int32),
     ]
 
 
