@@ -4,14 +4,17 @@
 #   make test     the unit tests                                      ARGS=  (pytest's)
 #   make lint     ruff, mypy, clang-format
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
+#   make clients  real SDKs and coding agents change a file through the server   ARGS="--only aider"
+#   make fuzz     ten thousand bad requests: no internal error, no hang, no leak      ARGS="--requests 1000 --seed 2"
 #   make kl       KL divergence of the CPU backend to llama.cpp
+#   make compat   llama-server's own test suite                       ARGS="--model pyjet-tiny"
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
 #   make gpu-check  on a GPU machine: tests, compute-sanitizer, benchmarks  SECTIONS="tests step"
 #   make clean    remove .venv, build and .cache
 #
 # CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
 # architectures to compile for (default: those of the GPUs that are there).
-# eval, kl, bench and gpu-check print a short table last and fail when a recorded bound is missed.
+# eval, kl, compat, bench and gpu-check print a short table last and fail when a recorded bound is missed.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -51,7 +54,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval kl bench gpu-check clean FORCE
+.PHONY: serve test native-test lint eval clients fuzz kl compat bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -74,8 +77,18 @@ lint: $(VENV)/.lint
 eval: $(VENV)/.package
 	$(PY) -m compat_tests.eval $(if $(URL),--url $(URL)) $(OPTIONS) $(ARGS)
 
+# The clients are installed below .cache, apart from pyjet's own environment.
+clients: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.clients $(ARGS)
+
+fuzz: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.fuzz $(ARGS)
+
 kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)
+
+compat: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.llama_server $(ARGS)
 
 bench: $(VENV)/.package $(VENV)/.test
 	$(VENV)/bin/pyjet bench --compare-llama --min-ratio 0.7 --out bench/results/bench-cpu.json $(OPTIONS) $(ARGS)

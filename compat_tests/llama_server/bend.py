@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from typing import Any
 
@@ -59,6 +60,20 @@ def _ask(path: str, data: dict[str, Any]) -> dict[str, Any]:
 
 def token_count(text: str) -> int:
     return len(_ask("/tokenize", {"content": text, "add_special": True})["tokens"])
+
+
+def fill(text: str, n_tokens: int) -> str:
+    """Words of ``text``, again and again or only some of them, as many as make ``n_tokens`` tokens at most."""
+    words = re.findall(r"\S+\s*", text) * (1 + n_tokens // max(1, token_count(text)))
+    words = words[: n_tokens + 1]
+    fits, too_many = 0, len(words) + 1
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if token_count("".join(words[:middle])) <= n_tokens:
+            fits = middle
+        else:
+            too_many = middle
+    return "".join(words[:fits])
 
 
 def bos_text() -> str:

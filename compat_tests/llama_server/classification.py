@@ -56,7 +56,7 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     "test_ctx_shift.py": {
         "*": "A",
-        "test_ctx_shift_enabled": "B counts, eos; only for models whose KV cache can shift (not qwen35)",
+        "test_ctx_shift_enabled": "B size, counts, eos: the prompt must nearly fill the slot",
         "test_ctx_shift_disabled_short_prompt": "B counts, eos",
         "test_ctx_shift_disabled_long_prompt": "B size: the text must exceed the slot's 256 tokens",
     },
@@ -100,7 +100,8 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     "test_speculative.py": {
         "*": "B draft: a stand-in draft model (or draft-mtp) and eos",
-        "test_with_ctx_shift": "B draft, eos; only for models whose KV cache can shift (not qwen35)",
+        "test_with_ctx_shift": "B draft, size, eos: the prompt must nearly fill the slot",
+        "test_slot_ctx_not_exceeded": "B draft, size, eos: the prompt must nearly fill the slot",
         "test_multi_requests_parallel": "B draft, text, eos",
     },
     "test_stream.py": {"*": "C router mode with a vision model (the /v1/stream routes themselves are in scope)"},

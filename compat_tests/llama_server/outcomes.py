@@ -30,18 +30,24 @@ def report(outcomes: Outcomes, classes: list[str]) -> list[str]:
     for nodeid, outcome in outcomes.items():
         by_class = files.setdefault(nodeid.split("::")[0].split("/")[-1], {})
         by_class.setdefault(outcome["class"], []).append(outcome["outcome"])
-    lines = [_file_line(file, files[file]) for file in sorted(files)]
-    for nodeid, outcome in outcomes.items():
-        if outcome["outcome"] == "failed":
-            note = "  (the real server fails it too)" if outcome["excused"] else ""
-            first = (outcome["text"].splitlines() or [""])[0][:160]
-            lines.append(f"FAILED [{outcome['class']}] {nodeid.split('/')[-1]}{note}: {first}")
+    lines = [_file_line(file, files[file]) for file in sorted(files)] + failures(outcomes)
     for cls in classes:
         passed, failed = count(outcomes, "passed", cls), count(outcomes, "failed", cls)
         lines.append(f"class {cls}: {passed} of {passed + failed} run, {count(outcomes, 'skipped', cls)} skipped")
     excused = sum(o["excused"] for o in outcomes.values())
     failed, skipped = count(outcomes, "failed") - excused, count(outcomes, "skipped") + excused
     lines.append(f"total: {count(outcomes, 'passed')} passed, {failed} failed, {skipped} skipped")
+    return lines
+
+
+def failures(outcomes: Outcomes) -> list[str]:
+    """One line per failed test, with the first line of its reason."""
+    lines = []
+    for nodeid, outcome in outcomes.items():
+        if outcome["outcome"] == "failed":
+            note = "  (the real server fails it too)" if outcome["excused"] else ""
+            first = (outcome["text"].splitlines() or [""])[0][:160]
+            lines.append(f"FAILED [{outcome['class']}] {nodeid.split('/')[-1]}{note}: {first}")
     return lines
 
 

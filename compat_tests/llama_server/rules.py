@@ -19,6 +19,7 @@ PROSE = {
 #   tokens: a local variable that must be the token count of another one, asked from the server
 #   bos: "<s> " literals      eos: add --ignore-eos
 #   router: give the router preset the main model      min_tokens: raise a max_tokens that fits one tokenizer only
+#   prompt_tokens: the prompt gets as many words as make so many tokens
 #   repeat, replace: make a text long enough for a tokenizer with larger tokens
 B_RULES: dict[str, dict[str, Any]] = {
     "test_chat_completion": {"params": {"n_prompt": "="}, "eos": 1},
@@ -42,7 +43,7 @@ B_RULES: dict[str, dict[str, Any]] = {
     "test_n_probs_post_backend_sampling": {"eos": 1},
     "test_completion_prompt_cache": {"tokens": {"n_prompt": "prompt"}, "eos": 1},
     "test_nocache_long_input_prompt": {"replace": {32: 128}},
-    "test_ctx_shift_enabled": {"consts": {226: "="}, "repeat": {"SHORT_TEXT": 2}, "eos": 1},
+    "test_ctx_shift_enabled": {"consts": {226: "="}, "prompt_tokens": 226, "eos": 1},
     "test_ctx_shift_disabled_short_prompt": {"params": {"n_token_output": "="}, "eos": 1},
     "test_ctx_shift_disabled_long_prompt": {"repeat": {"LONG_TEXT": 4}},
     "test_metrics_generation_rate_excludes_first_token": {"eos": 1},
@@ -55,7 +56,7 @@ B_RULES: dict[str, dict[str, Any]] = {
     "test_different_draft_min_draft_max": {"eos": 1},
     "test_synth_is_deterministic": {"eos": 1},
     "test_synth_ignores_target_tokens": {"eos": 1},
-    "test_slot_ctx_not_exceeded": {"eos": 1},
-    "test_with_ctx_shift": {"eos": 1},
+    "test_slot_ctx_not_exceeded": {"prompt_tokens": 248, "eos": 1},
+    "test_with_ctx_shift": {"prompt_tokens": 248, "eos": 1},
     "test_multi_requests_parallel": {"eos": 1},
 }

@@ -46,6 +46,7 @@ File = click.Path(exists=True, path_type=Path, resolve_path=True)
 @click.option("--ceiling", type=File, help="--json file of the real server: its other failures do not count.")
 @click.option("--json", "json_out", type=click.Path(path_type=Path), help="Write all outcomes to this file.")
 @click.option("--counts", is_flag=True, help="Print the classification and stop.")
+@click.option("--warm", is_flag=True, help="Fork pyjet's server from a process that has imported it; not --server-bin.")
 @click.option("-v", "--verbose", is_flag=True, help="Show pytest's own output.")
 @click.argument("pytest_args", nargs=-1)
 def main(suite_dir: Path, counts: bool, **options: Any) -> None:
@@ -54,8 +55,8 @@ def main(suite_dir: Path, counts: bool, **options: Any) -> None:
     if counts:
         click.echo("\n".join(classification_counts(suite_dir)))
         return
-    if not (options["server_bin"] and options["model"]):
-        raise click.UsageError("--server-bin and --model are needed")
+    if not ((options["server_bin"] or options["warm"]) and options["model"]):
+        raise click.UsageError("--model and --server-bin (or --warm) are needed")
     missing = [name for name in ("pytest", "requests", "openai") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.UsageError(f"not installed: pip install {' '.join(missing)}")
@@ -79,13 +80,12 @@ def run_suite(suite: Path, options: dict[str, Any]) -> dict[str, Any]:
             *("-c", str(suite / "pytest.ini"), "--rootdir", str(suite), "--basetemp", f"{folder}/t", "-q"),
             *([f"unit/{file}" for file in options["files"]] or ["unit"]),
             *(["-k", options["keyword"]] if options["keyword"] else []),
+            *([] if options["verbose"] else ["--tb=no", "--no-summary", "--no-header", "-W", "ignore"]),
             *options["pytest_args"],
         ]
-        pipe = None if options["verbose"] else subprocess.PIPE
-        env = environment(suite, options, out, folder)
-        done = subprocess.run(command, cwd=suite, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        subprocess.run(command, cwd=suite, env=environment(suite, options, out, folder))
         if not out.exists():
-            raise click.ClickException(f"pytest did not run\n{done.stdout or ''}")
+            raise click.ClickException("pytest did not run; its output above says why")
         data: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return data
 
@@ -99,7 +99,7 @@ def environment(suite: Path, options: dict[str, Any], out: Path, folder: str) ->
         "out": str(out),
         "classes": options["classes"].split(","),
         "server_args": list(options["server_args"]),
-        **{name: options[name] for name in ("spec_type", "threads", "start_timeout", "test_timeout")},
+        **{name: options[name] for name in ("spec_type", "threads", "start_timeout", "test_timeout", "warm")},
     }
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_") and k != "LLAMA_API_KEY"}
     return {

@@ -10,16 +10,18 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from compat_tests.llama_server.bend import BUILTINS
+from compat_tests.llama_server.bend import BUILTINS, fill
 from compat_tests.llama_server.classification import classify
 from compat_tests.llama_server.rules import B_RULES, PROSE
 from compat_tests.llama_server.state import State, file_name, function_name
+from compat_tests.llama_server.warm import WarmServer
 
 
 def current_rule() -> dict[str, Any]:
@@ -33,9 +35,10 @@ def current_rule() -> dict[str, Any]:
 class SubprocessProxy(types.ModuleType):
     """`subprocess` as utils.py sees it: Popen gets extra arguments, without options that the test sets itself."""
 
-    def __init__(self, extra: list[str], rule_arguments: Callable[[], list[str]]):
+    def __init__(self, extra: list[str], rule_arguments: Callable[[], list[str]], *, warm: bool):
         super().__init__("subprocess")
         self._rule_arguments = rule_arguments
+        self._warm = warm
         self._groups: list[list[str]] = []  # [option, values...]
         for argument in extra:
             is_option = argument.startswith("-") and not re.match(r"-[\d.]", argument)
@@ -49,7 +52,23 @@ class SubprocessProxy(types.ModuleType):
 
     def Popen(self, arguments: list[str], **kwargs: Any) -> Any:
         extra = [argument for group in self._groups if group[0] not in arguments for argument in group]
-        return subprocess.Popen([*arguments, *extra, *self._rule_arguments()], **kwargs)
+        arguments = [*arguments, *extra, *self._rule_arguments()]
+        if self._warm:
+            return WarmServer(arguments, kwargs["stdout"], kwargs["env"])
+        return subprocess.Popen(arguments, **kwargs)
+
+
+class PatientTime(types.ModuleType):
+    """`time` as utils.py sees it: it looks whether a server is ready every 10 ms, which takes the time it starts in."""
+
+    def __init__(self) -> None:
+        super().__init__("time")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(max(seconds, 0.1))
 
 
 def stub_missing_modules() -> None:
@@ -91,9 +110,10 @@ def install(cfg: dict[str, Any]) -> None:
         State.expected = json.loads(pathlib.Path(cfg["expect"]).read_text(encoding="utf-8"))
     vars(builtins).update(BUILTINS)
     utils.ServerPreset.load_all = staticmethod(lambda: None)  # it would start and download every preset
+    utils.time = PatientTime()
     utils.download_file = lambda url, output_file_path=None: cfg["draft_model"] or cfg["model"]
     utils.subprocess = SubprocessProxy(
-        cfg["server_args"], lambda: ["--ignore-eos"] if current_rule().get("eos") else []
+        cfg["server_args"], lambda: ["--ignore-eos"] if current_rule().get("eos") else [], warm=cfg["warm"]
     )
     _wrap_start(utils, cfg)
     _wrap_requests(utils)
@@ -117,13 +137,15 @@ def _wrap_start(utils: Any, cfg: dict[str, Any]) -> None:
 
 
 def _wrap_requests(utils: Any) -> None:
-    """Raise small max_tokens where the rule says that an answer must fit."""
+    """Give prompts the length and raise a small max_tokens where the rule says so."""
     original = utils.ServerProcess.make_request
 
     def make_request(self: Any, method: str, path: str, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-        least = current_rule().get("min_tokens")
+        least, n_prompt = current_rule().get("min_tokens"), current_rule().get("prompt_tokens")
         if least and isinstance(data, dict) and 0 < data.get("max_tokens", 0) < least:
             data = {**data, "max_tokens": least}
+        if n_prompt and isinstance(data, dict) and "prompt" in data:
+            data = {**data, "prompt": fill(data["prompt"], n_prompt)}
         return original(self, method, path, data, *args, **kwargs)
 
     utils.ServerProcess.make_request = make_request

@@ -87,6 +87,7 @@ class Choice:
         self._stopping_word = ""
         self._last_token = 0
         self.n_decoded = 0
+        self.n_dropped = 0  # tokens that left the context when it was shifted
 
     def add(self, event: TokenEvent) -> Chunk:
         """Take one more token; sets ``stopped`` when the text ends here."""
@@ -136,14 +137,19 @@ class Choice:
             stopping_word=self._stopping_word,
             truncated=self._is_truncated(event),
             has_new_line=self._has_new_line,
-            n_context=len(self.request.prompt) + max(0, self.n_decoded - 1),
+            n_context=len(self.request.prompt) + max(0, self.n_decoded - 1) - self.n_dropped,
             timings=timings._replace(predicted_n=self.n_decoded) if self.stopped else timings,
             probs=self._final_probs(),
         )
         return chunk, result
 
     def _is_truncated(self, event: FinishedEvent) -> bool:
-        """A full context ended it: the slot's, or the smaller one of its profile, which the engine sees as a limit."""
+        """A full context cut it: the slot's, or the smaller one of its profile, which the engine sees as a limit.
+
+        A text that went on in a shifted context counts as well.
+        """
+        if self.n_dropped:
+            return True
         if event.reason == "limit" and self._params.profile.is_full(len(self.request.prompt) + self.n_decoded):
             return not self.stopped
         return event.reason == "context" and not self.stopped

@@ -19,6 +19,7 @@ from pyjet.engine.request import (
     Timings,
     TokenEvent,
 )
+from pyjet.server import context_shift
 from pyjet.server.choice import Choice, Chunk, Result
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError, exceeds_context
@@ -143,6 +144,7 @@ class Job:
     def _follow(self, writing: Writing, event: Event) -> Iterator[Item]:
         index = writing.choice.index
         if isinstance(event, StartedEvent):
+            self._service.idle_slots.started(event.slot)
             yield Started(index)
         elif isinstance(event, ProgressEvent):
             yield self._progress(index, event)
@@ -150,15 +152,18 @@ class Job:
             yield from self._tell_forced(writing, event)
             yield from self._token(writing, event)
         elif isinstance(event, FinishedEvent):
-            self._open.discard(index)
             yield from self._tell_forced(writing, event)
+            if self._shift_context(writing, event):
+                return
+            self._open.discard(index)
             event = replace(event, timings=writing.total(event.timings))
             _log.info(request_line(event))
+            self._service.idle_slots.finished(event.slot, event.n_context)
             rest, result = writing.choice.finish(event)
             if rest is not None:
                 yield rest
             yield result
-        else:
+        elif isinstance(event, FailedEvent):
             self._open.discard(index)
             self.cancel()
             raise api_error(event)
@@ -185,6 +190,22 @@ class Job:
             self._by_id.pop(old_id)
             self._submit(writing)  # first, so that it gets the place that the other one leaves
             self._service.engine.cancel(old_id, keep_tokens=n_kept)
+
+    def _shift_context(self, writing: Writing, event: FinishedEvent) -> bool:
+        """Whether the text goes on although the slot is full: then without some of its oldest tokens."""
+        service, params, choice = self._service, self.params, writing.choice
+        limit = choice.request.max_tokens
+        if not service.options.context_shift or event.reason != "context" or choice.stopped:
+            return False
+        if 0 <= limit <= choice.n_decoded:
+            return False
+        n_prompt, has_bos = len(choice.request.prompt), service.tokenizer.add_bos
+        n_start = context_shift.n_kept(params.n_keep, n_prompt, service.n_ctx_slot, has_bos=has_bos)
+        tokens = context_shift.shifted(writing.tokens, n_start, params.n_discard)
+        writing.shift(tokens, _new_id(), event.timings)
+        self._by_id.pop(event.id)
+        self._submit(writing)
+        return True
 
     def _tell_forced(self, writing: Writing, event: TokenEvent | FinishedEvent) -> Iterator[Chunk]:
         """Tokens that were put into the text come with the first event of the request that goes on behind them."""

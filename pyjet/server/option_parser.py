@@ -195,6 +195,8 @@ def _apply(line: CommandLine, option: Option, given: str, value: Any) -> None:
     if refusal:
         raise ValueError(refusal)
     _warn_about_effect(line, option, given, value)
+    if option.remark is not None and (remark := option.remark(value)):
+        line.warnings.append(f"{given}: {remark}")
     if option.apply is not None:
         option.apply(line.options, value)
     elif option.field:
@@ -236,7 +238,6 @@ def _finish(line: CommandLine, environment: Mapping[str, str]) -> None:
     if options.port == 0 and sum(not host.endswith(".sock") for host in options.host) > 1:
         raise OptionError('error while handling argument "--port": port 0 works with one TCP address only\n\n')
     _check_tls(options)
-    options.context_shift = False
     options.cache_reuse = 0
     options.slots_debug = environment.get("LLAMA_SERVER_SLOTS_DEBUG", "") not in ("", "0")
     options.media_marker = environment.get("LLAMA_MEDIA_MARKER")

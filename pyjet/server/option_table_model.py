@@ -47,14 +47,6 @@ def _set_override(options: ServerOptions, value: dict[str, Any]) -> None:
     options.override_kv.update(value)
 
 
-def _keep(value: Any) -> str | None:
-    return "it belongs to context shift, which recurrent models cannot do" if value else None
-
-
-def _context_shift(value: Any) -> str | None:
-    return "recurrent models cannot shift their context; it stays off" if value else None
-
-
 MODEL_OPTIONS: list[Option] = [
     row("-t --threads", "CPU threads for generation; 0 or less: all hardware threads", field="threads",
         value="N", env="THREADS", convert=values.to_int, section=_COMMON),
@@ -69,7 +61,7 @@ MODEL_OPTIONS: list[Option] = [
     row("-ub --ubatch-size", "rows of one step at most", field="ubatch_size", value="N", env="UBATCH",
         convert=values.int_in(1), section=_COMMON),
     row("--keep", "prompt tokens that a context shift keeps; -1: all", field="keep", value="N",
-        convert=values.int_in(-1), ineffective=_keep, section=_COMMON),
+        convert=values.int_in(-1), section=_COMMON),
     row("-fa --flash-attn", "on, off or auto; there is one attention path, results do not change",
         field="flash_attn", value="[on|off|auto]", env="FLASH_ATTN", convert=values.on_off_auto, section=_COMMON),
     row("-e --escape", r"process escapes (\n, \r, \t, \', \", \\) in texts given as options", off="--no-escape",
@@ -128,13 +120,16 @@ MODEL_OPTIONS: list[Option] = [
     row("--step-budget", "how many times as long as a step that only generates one that also reads prompts may take; "
         "more: prompts are read faster, running answers wait longer", field="step_budget", value="X",
         convert=values.float_above(1)),
+    row("--step-patience", "seconds after which a step counts as hung and /health answers 503, or 20 times as long as "
+        "the slowest step measured at the start if that is more; -1: never", field="step_patience", value="N",
+        convert=values.int_in(-1)),
     row("-kvu --kv-unified", "each slot may use the whole context", off="-no-kvu --no-kv-unified",
         field="kv_unified", env="KV_UNIFIED", default="on when --parallel is -1"),
     row("--kv-unified-per-slot", "limit of one slot on a unified context; without -c the context is N per slot",
         field="kv_unified_per_slot", value="N", env="KV_UNIFIED_PER_SLOT", convert=values.int_in(0),
         default="unset"),
-    row("--context-shift", "drop old tokens when a context is full; recurrent models cannot",
-        off="--no-context-shift", field="context_shift", env="CONTEXT_SHIFT", ineffective=_context_shift),
+    row("--context-shift", "drop old tokens when a context is full and go on; the others are read again",
+        off="--no-context-shift", field="context_shift", env="CONTEXT_SHIFT"),
     row("--warmup", "an empty run before the server is ready; the engine needs none, so both spellings are the same",
         off="--no-warmup", field="warmup"),
     row("--lora-init-without-apply", "load LoRA adapters with scale 0", field="lora_init_without_apply"),

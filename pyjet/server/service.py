@@ -11,6 +11,7 @@ from pyjet.chat.turn_start import find_turn_start
 from pyjet.server.active_chats import ActiveChats
 from pyjet.server.completion_params import default_params
 from pyjet.server.generation_settings import generation_settings
+from pyjet.server.idle_slots import IdleSlots
 from pyjet.server.notices import Notices
 from pyjet.server.prompt_log import PromptLog
 from pyjet.server.sleeping_engine import SleepingEngine
@@ -57,6 +58,7 @@ class Service:
         self.notices = Notices()
         self.prompt_log = PromptLog(options.log_prompts_dir) if options.log_prompts_dir else None
         self.streams = StreamRecords()
+        self.idle_slots = IdleSlots(enabled=options.cache_idle_slots and options.cache_ram != 0)
 
     @property
     def n_ctx_slot(self) -> int:

@@ -1,8 +1,9 @@
-"""The engine requests that together write one text: one, and another for each time that its thoughts are ended early.
+"""The engine requests that together write one text: one, and another for each time that its thoughts are ended early
+or its context is shifted.
 
 The engine samples every token. Tokens that must come are therefore put behind what was generated, as a prompt that the
-next request goes on from; what the engine already knows of it is reused. Token counts and times are told as if one
-request had written all.
+next request goes on from; what the engine already knows of it is reused. A shifted context is such a prompt, too, but
+its tokens behind the gap are read again. Token counts and times are told as if one request had written all.
 """
 
 from __future__ import annotations
@@ -31,23 +32,42 @@ class Writing:
         n_before = self._n_forced + (self._before.predicted_n if self._before is not None else 0)
         return max(0, self.choice.n_decoded + len(self.untold) - n_before)
 
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What the present request has in its context: its prompt, and what it generated for the text."""
+        return (*self.request.prompt, *self.choice.tokens[self.choice.n_decoded - self.n_kept :])
+
     def has_room(self, n_tokens: int, n_ctx: int) -> bool:
         """Whether so many tokens may come and the answer can go on behind them."""
-        n_decoded = self.choice.n_decoded + n_tokens
         limit = self.choice.request.max_tokens
-        return (limit < 0 or n_decoded < limit) and len(self.choice.request.prompt) + n_decoded + 1 < n_ctx
+        return (limit < 0 or self.choice.n_decoded + n_tokens < limit) and len(self.tokens) + n_tokens + 1 < n_ctx
 
     def force(self, tokens: tuple[int, ...], request_id: str, timings: Timings | None = None) -> None:
         """Go on with these tokens. ``timings``: what the present request took until now; None: it did not start."""
-        first, generated = self.choice.request, self.choice.tokens
-        n_kept = self.n_kept
+        self._go_on((*self.tokens, *tokens), tokens, request_id, timings)
+        self._n_forced += len(tokens)
+        self.untold = tokens
+
+    def shift(self, tokens: tuple[int, ...], request_id: str, timings: Timings) -> None:
+        """Go on behind ``tokens``, some of what the present request had in its context; ``timings`` are its own."""
+        n_same = next((i for i, (a, b) in enumerate(zip(tokens, self.tokens)) if a != b), len(tokens))
+        self.choice.n_dropped += len(self.tokens) - len(tokens)
+        self._go_on(tokens, (), request_id, timings)
+        starts = tuple(start for start in self.request.boundaries if start <= n_same)
+        self.request = replace(self.request, boundaries=starts)
+
+    def _go_on(
+        self, prompt: tuple[int, ...], tokens: tuple[int, ...], request_id: str, timings: Timings | None
+    ) -> None:
+        """The next request; ``tokens`` are forced. It has waited already, unless none ran before (no ``timings``)."""
+        first, generated, n_kept = self.choice.request, self.choice.tokens, self.n_kept
         limit = first.max_tokens
         self.request = replace(
-            first,
+            self.request,
             id=request_id,
-            prompt=(*first.prompt, *generated, *tokens),
+            prompt=prompt,
             max_tokens=limit if limit < 0 else limit - len(generated) - len(tokens),
-            priority=first.priority + (timings is not None),  # it has waited already
+            priority=first.priority + (timings is not None),
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
             grammar=first.grammar and first.grammar.behind((*generated, *tokens)),
@@ -55,12 +75,10 @@ class Writing:
         if timings is not None:
             timings = timings._replace(predicted_n=n_kept)
             self._before = timings if self._before is None else _added(self._before, timings)
-        self._n_forced += len(tokens)
-        self.untold = tokens
 
     def total(self, now: Timings) -> Timings:
         """Timings of the whole text, from those of the present request."""
-        if not self._n_forced:
+        if self._before is None and not self._n_forced:
             return now
         n_prompt = len(self.choice.request.prompt)
         cache_n = min(now.cache_n, n_prompt)  # forced tokens are not part of the client's prompt

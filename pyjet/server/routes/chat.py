@@ -18,7 +18,7 @@ from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 from pyjet.server.generation import Job
 from pyjet.server.json_fields import INT32_MAX, read_int, read_str
-from pyjet.server.params import check_supported, parse_params
+from pyjet.server.params import parse_params
 from pyjet.server.thought_budget import END, START, ThoughtRule
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN_CALLS = (
     "the chat template shows no form of tool calls that is known here (Qwen's XML, or JSON between <tool_call> tags): "
-    "calls stay in the content as the model writes them; use --chat-template-file for a template of these forms"
+    "an answer that is nothing but calls in JSON is read as such, all other forms stay in the content; use "
+    "--chat-template-file for a template of the known forms"
 )
 
 
@@ -63,7 +64,6 @@ def chat_job(service: Service, body: Any) -> ChatJob:
     """Everything that a chat request needs, checked. ApiError with llama-server's status and text."""
     prepared = prepare(service, body)
     params = chat_params(service, body, prepared)
-    check_supported(params)
     if prepared.has_unknown_calls:
         service.notices.warn(_UNKNOWN_CALLS)
     prompt = encode_prompt(service, prepared)
