@@ -1,4 +1,5 @@
-"""Write a GGUF of the qwen35 architecture with random weights, for speed and memory measurements only.
+"""Write a GGUF with random weights, of the qwen35 architecture or a dense one (bench/dense_shapes.py), for speed and
+memory measurements only.
 
 Names, shapes and types are those of a real model after `llama-quantize`, the MTP block included, so a server does
 the same work per token as with the real one; the text is noise. Blocks are drawn byte by byte, nothing is quantised
@@ -27,6 +28,7 @@ import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ import gguf
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
+from bench.dense_shapes import DENSE_PRESETS, left_out
 from pyjet.model.architecture import expected_tensors, needs_f32
 from pyjet.model.byte_level import BYTE_ALPHABET
 from pyjet.model.hyperparams import Hyperparams
@@ -72,6 +75,7 @@ PRESETS = {
     "micro": _shape(2, 2, n_embd=256, n_ff=256, n_head=4, n_head_kv=2, head_dim=64, rope_dim=16,
                     rope_sections=(3, 3, 2, 0), n_gdn_head_v=4, n_gdn_head_k=2, gdn_dim=64, n_vocab=320,
                     n_ctx_train=1024),
+    **DENSE_PRESETS,
 }  # fmt: skip
 
 
@@ -89,10 +93,11 @@ class Tensor:
         return math.prod(self.shape) // block * block_bytes
 
 
-def tensor_table(hp: Hyperparams, type_name: str) -> list[Tensor]:
-    """All tensors in file order; MTP tensors that real files leave out are left out."""
-    skipped = ("embed_tokens", "shared_head_head")
-    rows = [(name, shape) for name, shape, _ in expected_tensors(hp) if not any(part in name for part in skipped)]
+def tensor_table(hp: Hyperparams, type_name: str, without: Collection[str] | None = None) -> list[Tensor]:
+    """All tensors in file order, but those with one of the parts `without` in their names; None: those that real
+    files leave out."""
+    skipped = without if without is not None else ("embed_tokens", "shared_head_head") if hp.is_hybrid else left_out(hp)
+    rows = [(name, shape) for name, shape, _ in expected_tensors(hp) if not any(part in f".{name}" for part in skipped)]
     return [Tensor(name, shape, _tensor_type(name, shape, hp, type_name)) for name, shape in rows]
 
 
@@ -191,6 +196,10 @@ class RandomWeights:
         if tensor.name.endswith(".ssm_dt.bias"):
             step = np.exp(rng.uniform(math.log(1e-3), math.log(1e-1), shape))
             return step + np.log(-np.expm1(-step))
+        if tensor.name.endswith(".bias"):
+            return rng.normal(0.0, 0.3, shape)
+        if tensor.name == "rope_freqs.weight":
+            return rng.uniform(1.0, 8.0, shape)
         return np.ones(shape)
 
 
@@ -242,14 +251,15 @@ def write_synthetic(
     name: str | None = None,
     seed: int = 1,
     pool_bytes: int = POOL_BYTES,
+    without: Collection[str] | None = None,
 ) -> list[Tensor]:
-    """Write the file; returns its tensor table."""
-    tensors = tensor_table(hp, type_name)
+    """Write the file; returns its tensor table (which see for `without`)."""
+    tensors = tensor_table(hp, type_name, without)
     tokenizer = tokenizer_metadata(tokenizer_from, hp.n_vocab)
     if chat_template is not None:
         tokenizer["tokenizer.chat_template"] = chat_template
     writer = gguf.GGUFWriter(path, hp.arch)
-    writer.add_name(name or f"synthetic-qwen35-{hp.n_block}x{hp.n_embd}")
+    writer.add_name(name or f"synthetic-{hp.arch}-{hp.n_block}x{hp.n_embd}")
     writer.add_file_type(FILE_TYPES[type_name])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_sizes(writer, hp)
@@ -269,7 +279,6 @@ def write_synthetic(
 
 
 def _add_sizes(writer: gguf.GGUFWriter, hp: Hyperparams) -> None:
-    interval = hp.block_is_attention.index(True) + 1
     writer.add_block_count(hp.n_block + hp.n_nextn)
     writer.add_context_length(hp.n_ctx_train)
     writer.add_embedding_length(hp.n_embd)
@@ -281,6 +290,9 @@ def _add_sizes(writer: gguf.GGUFWriter, hp: Hyperparams) -> None:
     writer.add_layer_norm_rms_eps(hp.rms_eps)
     writer.add_rope_freq_base(hp.rope_base)
     writer.add_rope_dimension_count(hp.rope_dim)
+    if not hp.is_hybrid:
+        return
+    interval = hp.block_is_attention.index(True) + 1
     writer.add_rope_dimension_sections(list(hp.rope_sections))
     writer.add_ssm_conv_kernel(hp.conv_kernel)
     writer.add_ssm_state_size(hp.gdn_dim)

@@ -48,22 +48,25 @@ def inspect(file: Path, budgets: tuple[float, ...], parallel: int, tensors: bool
 def overview(model: Model) -> Table:
     hp = model.hyperparams
     attention = sum(hp.block_is_attention)
+    gdn_blocks = f", {hp.n_block - attention} Gated DeltaNet" if hp.has_state else ""
+    gdn_heads = f"{hp.n_gdn_head_v} value and {hp.n_gdn_head_k} key heads of {hp.gdn_dim}" if hp.has_state else ""
     table = Table(show_header=False, box=None)
     for name, value in (
         ("file", model.path),
         ("name", model.name),
         ("architecture", hp.arch),
         ("size", f"{model.n_params / 1e6:,.1f} M parameters, {human(model.file_bytes)}, {model.ftype_name}"),
-        ("blocks", f"{hp.n_block}: {attention} full attention, {hp.n_block - attention} Gated DeltaNet"),
+        ("blocks", f"{hp.n_block}: {attention} full attention{gdn_blocks}"),
         ("MTP blocks", str(hp.n_nextn)),
         ("width", f"{hp.n_embd}, feed-forward {hp.n_ff}"),
         ("attention", f"{hp.n_head} query and {hp.n_head_kv} KV heads of {hp.head_dim}, rope on {hp.rope_dim}"),
-        ("Gated DeltaNet", f"{hp.n_gdn_head_v} value and {hp.n_gdn_head_k} key heads of {hp.gdn_dim}"),
+        ("Gated DeltaNet", gdn_heads),
         ("vocabulary", f"{hp.n_vocab:,}"),
         ("context", f"{hp.n_ctx_train:,} tokens in training"),
         ("chat template", "yes" if "tokenizer.chat_template" in model.metadata else "no"),
     ):
-        table.add_row(name, value)
+        if value:
+            table.add_row(name, value)
     return table
 
 
@@ -84,7 +87,8 @@ def length_table(need: Footprint, parallel: int) -> Table:
     """Memory for some pool lengths."""
     table = _table(f"memory with {parallel} sequences", "f16 KV", "q8_0 KV")
     table.add_row("weights", *[human(need.weights)] * 2)
-    table.add_row("recurrent states", *[human(parallel * need.state_per_slot)] * 2)
+    if need.state_per_slot:
+        table.add_row("recurrent states", *[human(parallel * need.state_per_slot)] * 2)
     table.add_row("KV of one token", *(human(need.kv_per_token[kv]) for kv in ("f16", "q8_0")))
     for tokens in LENGTHS:
         totals = (human(need.total(tokens, parallel, kv)) for kv in ("f16", "q8_0"))

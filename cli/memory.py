@@ -46,7 +46,7 @@ def kv_bytes_per_token(hp: Hyperparams, kv_type: str) -> int:
 
 
 def state_bytes_per_slot(hp: Hyperparams) -> int:
-    """GDN states (f32, one square matrix per value head) and convolution windows of one sequence."""
+    """GDN states (f32, one square matrix per value head) and convolution windows of one sequence; 0 without GDN."""
     blocks = len(hp.block_is_attention) - sum(hp.block_is_attention)
     channels = (2 * hp.n_gdn_head_k + hp.n_gdn_head_v) * hp.gdn_dim
     return blocks * 4 * (hp.n_gdn_head_v * hp.gdn_dim**2 + (hp.conv_kernel - 1) * channels)

@@ -1,4 +1,4 @@
-"""Compare pyjet with llama.cpp on the CPU: ``make kl``, ``make kl ARGS="--device cuda"``."""
+"""Compare pyjet with llama.cpp: ``make kl``, ``make kl ARGS="--device cuda"``, ``make kl ARGS="--model FILE"``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from compat_tests.kl.divergence import stack
 from compat_tests.kl.measure import JobResult
 from compat_tests.kl.plan import KV_TYPES, run_all
 from compat_tests.kl.report import f16_note, record, save, table
-from compat_tests.kl.texts import TextError, windows
+from compat_tests.kl.texts import WINDOWS_PER_KIND, TextError, windows
 from pyjet.assets import default_model_path
-from pyjet.model.reader import load_model
+from pyjet.model.reader import ModelError, load_model
 from pyjet.native.config import Device
 from tests.support.requantize import requantize
 
@@ -41,15 +41,16 @@ def merge(kv_type: str, by_window: dict[int, JobResult]) -> KvResult:
     )
 
 
-def run(weights: Sequence[str], processes: int, device: Device) -> tuple[list[Verdict], list[KvResult]]:
-    """Measure and judge every file with every KV type."""
-    embedded = default_model_path()
-    with LlamaModel(embedded) as llama:
-        suite = windows(load_model(embedded), llama)
+def run(
+    path: Path, as_it_is: str, weights: Sequence[str], per_kind: int, processes: int, device: Device
+) -> tuple[list[Verdict], list[KvResult]]:
+    """Measure and judge a file with every KV type: with its own weights, which `as_it_is` names, and with others."""
+    with LlamaModel(path) as llama:
+        suite = windows(load_model(path), llama, per_kind)
     click.echo(f"{sum(len(w.tokens) for w in suite)} tokens in {len(suite)} windows, {processes} processes", err=True)
     with tempfile.TemporaryDirectory(prefix="pyjet-kl-") as folder:
         files = {
-            name: embedded if name == "Q4_K_M" else requantize(embedded, Path(folder) / f"{name}.gguf", name)
+            name: path if name == as_it_is else requantize(path, Path(folder) / f"{name}.gguf", name)
             for name in weights
         }
         found = run_all(files, suite, processes, Path(folder), device)
@@ -74,20 +75,27 @@ def results_file(device: Device, name: str) -> Path:
     return RESULTS / "kl-cpu.json" if device == "cpu" else RESULTS / name.lower().replace(" ", "-") / "kl.json"
 
 
-def known_weights(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    names = value.split(",")
+def known_weights(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    names = value.split(",") if value else []
     unknown = [name for name in names if name not in WEIGHTS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]} is not one of {', '.join(WEIGHTS)}")
-    return names
+    return names or None
 
 
 @click.command()
-@click.option("--weights", default=",".join(WEIGHTS), show_default=True, callback=known_weights, help="Which files.")
+@click.option("--model", "path", type=click.Path(path_type=Path, exists=True), help="A GGUF.  [default: the embedded]")
+@click.option("--weights", callback=known_weights,
+              help=f"Which files.  [default: {','.join(WEIGHTS)}; with --model: it alone]")
+@click.option("--windows", "per_kind", type=click.IntRange(1), default=WINDOWS_PER_KIND, show_default=True,
+              help="Of each kind of text.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes, of one thread each.  [default: one per core]")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="pyjet's.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where the figures go as JSON.  [default: bench/results]")
-def main(weights: list[str], jobs: int | None, device: Device, out: Path | None) -> None:
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Where the figures go as JSON.  [default: bench/results; with --model: nowhere]")
+def main(
+    path: Path | None, weights: list[str] | None, per_kind: int, jobs: int | None, device: Device, out: Path | None
+) -> None:
     """KL divergence of pyjet to llama.cpp's CPU backend on Python source and agent chats.
 
     The embedded model is compared as it is and after its weights were rewritten as F16 and Q8_0, each
@@ -98,12 +106,15 @@ def main(weights: list[str], jobs: int | None, device: Device, out: Path | None)
     started = time.monotonic()
     try:
         what = tested(device)
-        verdicts, results = run(weights, jobs or len(os.sched_getaffinity(0)), device)
-    except (LlamaCppError, TextError) as error:
+        file, as_it_is = path or default_model_path(), load_model(path).ftype_name.split()[0] if path else WEIGHTS[0]
+        chosen = weights or ([as_it_is] if path else list(WEIGHTS))
+        verdicts, results = run(file, as_it_is, chosen, per_kind, jobs or len(os.sched_getaffinity(0)), device)
+    except (LlamaCppError, ModelError, TextError) as error:
         raise click.ClickException(str(error)) from error
     seconds = time.monotonic() - started
     content = record(verdicts, results, what, seconds)
-    save(out or results_file(device, what), content)
+    if out or not path:
+        save(out or results_file(device, what), content)
     missed = [sentence for verdict in verdicts for sentence in misses(verdict)]
     for sentence in filter(None, [f16_note(verdicts), *(f"missed: {sentence}" for sentence in missed)]):
         click.echo(sentence)

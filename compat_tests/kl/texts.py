@@ -19,6 +19,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 CODE = DATA / "kl-python.txt"  # modules of this project as they once were, one after the other
 CHATS = DATA / "eval-chats.jsonl"
 
+TEMPLATE = "tokenizer.chat_template"
 WINDOW_TOKENS = 1024
 WINDOWS_PER_KIND = 6
 
@@ -36,16 +37,18 @@ class Window:
     tokens: Tokens
 
 
-def windows(model: Model, llama: LlamaModel) -> list[Window]:
-    """The suite: WINDOWS_PER_KIND windows of WINDOW_TOKENS tokens of each kind.
+def windows(model: Model, llama: LlamaModel, per_kind: int = WINDOWS_PER_KIND) -> list[Window]:
+    """The suite: per_kind windows of WINDOW_TOKENS tokens of each kind; no chats for a model without a template.
 
     Raises TextError when the tokenizers disagree or a text is too short.
     """
     tokenizer = Tokenizer.from_metadata(model.metadata)
     code = tokenize(CODE.read_text(encoding="utf-8"), tokenizer, llama)
-    starts = np.linspace(0, len(code) - WINDOW_TOKENS, WINDOWS_PER_KIND).astype(int)
+    starts = np.linspace(0, len(code) - WINDOW_TOKENS, per_kind).astype(int)
     found = [_window("code", i, code[start:]) for i, start in enumerate(starts)]
-    found += [_window("chat", i, tokenize(text, tokenizer, llama)) for i, text in enumerate(chat_texts(model))]
+    if TEMPLATE in model.metadata:
+        texts = chat_texts(model, per_kind)
+        found += [_window("chat", i, tokenize(text, tokenizer, llama)) for i, text in enumerate(texts)]
     return found
 
 
@@ -63,11 +66,11 @@ def _window(kind: str, index: int, tokens: Tokens) -> Window:
     return Window(f"{kind} {index + 1}", kind, tokens[:WINDOW_TOKENS])
 
 
-def chat_texts(model: Model) -> list[str]:
-    """The evaluation chats in WINDOWS_PER_KIND parts, each rendered one after the other."""
-    template = ChatTemplate(model.metadata["tokenizer.chat_template"], bos_token="", eos_token="")
+def chat_texts(model: Model, n_parts: int) -> list[str]:
+    """The evaluation chats in parts, each rendered one after the other."""
+    template = ChatTemplate(model.metadata[TEMPLATE], bos_token="", eos_token="")
     rendered = [render_chat(template, json.loads(line)) for line in CHATS.read_text(encoding="utf-8").splitlines()]
-    cuts = [i * len(rendered) // WINDOWS_PER_KIND for i in range(WINDOWS_PER_KIND + 1)]
+    cuts = [i * len(rendered) // n_parts for i in range(n_parts + 1)]
     return ["".join(rendered[begin:end]) for begin, end in pairwise(cuts)]
 
 

@@ -23,9 +23,10 @@ struct Matrix {
 using Vector = std::vector<float>;
 
 struct AttentionWeights {
-    Matrix q;  // per head: head_dim query rows, then head_dim gate rows
+    Matrix q;  // per head: head_dim query rows, then, with a gate (Shape::gated_attention), head_dim gate rows
     Matrix k, v, output;
-    Vector q_norm, k_norm;  // [head_dim]
+    Vector q_norm, k_norm;                    // [head_dim]; empty: not normalised
+    Vector q_bias, k_bias, v_bias, out_bias;  // one per output of the matrix; empty: none
 };
 
 struct GdnWeights {
@@ -60,7 +61,9 @@ struct Shape {
     int n_block, n_nextn, n_embd, n_ff, n_head, n_head_kv, head_dim, rope_dim;
     int n_gdn_head_v, n_gdn_head_k, gdn_dim, conv_kernel, n_vocab, n_ctx_train;
     float rope_base, rms_eps;
+    bool gated_attention, rope_in_pairs;
 
+    int query_outputs() const { return (gated_attention ? 2 : 1) * n_head * head_dim; }
     int gdn_value_width() const { return n_gdn_head_v * gdn_dim; }
     int gdn_key_width() const { return n_gdn_head_k * gdn_dim; }
     int conv_channels() const { return 2 * gdn_key_width() + gdn_value_width(); }
@@ -73,6 +76,7 @@ struct Model {
     Matrix output;  // token_embd when the file ties them
     bool output_is_tied = false;
     Vector output_norm;
+    Vector rope_factors;  // [rope_dim / 2] divisors of the angles; empty: none
     std::vector<Block> blocks;
     std::vector<MtpWeights> mtp;  // 0 or 1
 };

@@ -1,4 +1,4 @@
-// Full attention of one block: projections, rotation, KV pages, attention, gate, output.
+// Full attention of one block: projections, norms, rotation, KV pages, attention, gate, output.
 #include <algorithm>
 #include <cmath>
 
@@ -19,12 +19,19 @@ float *thread_scratch(int64_t floats) {
     return scratch.data();
 }
 
+// rows [row][bias.size()] += bias, if there is one.
+void add_bias(const Kernels &kernels, float *rows, int row, const Vector &bias) {
+    const int n = static_cast<int>(bias.size());
+    if (n) kernels.add(rows + int64_t{row} * n, bias.data(), n);
+}
+
 }  // namespace
 
 void CpuEngine::rope_tables(const pj_step_in &in) {
     const int half = shape_.rope_dim / 2;
     pool_.for_each(in.n_rows, [&](int row) {
-        rope_angles(shape_, in.row_position[row], ws_.cos.data() + row * half, ws_.sin.data() + row * half);
+        rope_angles(shape_, rope_factors_, in.row_position[row], ws_.cos.data() + row * half,
+                    ws_.sin.data() + row * half);
     });
 }
 
@@ -76,12 +83,13 @@ void CpuEngine::plan_split(const pj_step_in &in, int index, int n_segments) {
 
 // Projections; keys and values go to their pages.
 void CpuEngine::project(const PackedBlock &b, const pj_step_in &in) {
-    const int query_width = shape_.n_head * shape_.head_dim, kv_width = shape_.n_head_kv * shape_.head_dim;
+    const int kv_width = shape_.n_head_kv * shape_.head_dim;
     timer_.run(Op::kProject, [&] {
-        matmul_many(
-            pool_, kernels_,
-            {{&b.q, ws_.wide.data(), 2 * query_width}, {&b.k, ws_.k.data(), kv_width}, {&b.v, ws_.v.data(), kv_width}},
-            ws_.input, in.n_rows);
+        matmul_many(pool_, kernels_,
+                    {{&b.q, ws_.wide.data(), shape_.query_outputs()},
+                     {&b.k, ws_.k.data(), kv_width},
+                     {&b.v, ws_.v.data(), kv_width}},
+                    ws_.input, in.n_rows);
     });
     timer_.run(Op::kRope, [&] { pool_.for_each(in.n_rows, [&](int row) { rotate_and_store(b, in, row); }); });
 }
@@ -102,20 +110,31 @@ void CpuEngine::attention_layer(const PackedBlock &b, const pj_step_in &in) {
     });
     ws_.heads_input.bind(ws_.heads.data(), query_width, query_width, b.attention_output.form());
     timer_.run(Op::kOutput, [&] {
-        pool_.for_each(in.n_rows, [&](int row) { gate_heads(row); });
+        pool_.for_each(in.n_rows, [&](int row) { finish_heads(row); });
         matmul(pool_, kernels_, b.attention_output, ws_.heads_input, in.n_rows, ws_.delta.data(), shape_.n_embd);
+        for (int row = 0; row < in.n_rows; ++row) add_bias(kernels_, ws_.delta.data(), row, b.out_bias);
     });
 }
 
-void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int row) {
-    const int dim = shape_.head_dim, half = shape_.rope_dim / 2;
+// One head of a query or key.
+void CpuEngine::normalize_and_rotate(const Vector &norm, int row, float *head) {
+    const int half = shape_.rope_dim / 2;
     const float *cos = ws_.cos.data() + row * half, *sin = ws_.sin.data() + row * half;
+    if (!norm.empty()) kernels_.rms_norm(head, norm.data(), shape_.head_dim, shape_.rms_eps, head);
+    (shape_.rope_in_pairs ? kernels_.rope_pairs : kernels_.rope)(head, cos, sin, shape_.rope_dim);
+    if (k_rotation_) kernels_.hadamard(head, shape_.head_dim, k_rotation_);
+}
+
+void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int row) {
+    const int dim = shape_.head_dim, raw_stride = shape_.query_outputs() / shape_.n_head;
+    add_bias(kernels_, ws_.wide.data(), row, b.q_bias);
+    add_bias(kernels_, ws_.k.data(), row, b.k_bias);
+    add_bias(kernels_, ws_.v.data(), row, b.v_bias);
     for (int head = 0; head < shape_.n_head; ++head) {
-        const float *raw = ws_.wide.data() + (int64_t{row} * shape_.n_head + head) * 2 * dim;
-        float *q = ws_.mixed.data() + (int64_t{row} * shape_.n_head + head) * dim;
-        kernels_.rms_norm(raw, b.q_norm.data(), dim, shape_.rms_eps, q);
-        kernels_.rope(q, cos, sin, shape_.rope_dim);
-        if (k_rotation_) kernels_.hadamard(q, dim, k_rotation_);
+        const int64_t index = int64_t{row} * shape_.n_head + head;
+        float *q = ws_.mixed.data() + index * dim;
+        std::copy_n(ws_.wide.data() + index * raw_stride, dim, q);
+        normalize_and_rotate(b.q_norm, row, q);
         if (config_.kv_type_k == PJ_KV_Q8_0) round_like_keys(q);
     }
     const pj_seq &seq = in.seqs[in.row_seq[row]];
@@ -125,9 +144,7 @@ void CpuEngine::rotate_and_store(const PackedBlock &b, const pj_step_in &in, int
     for (int head = 0; head < shape_.n_head_kv; ++head) {
         float *k = ws_.k.data() + (int64_t{row} * shape_.n_head_kv + head) * dim;
         float *v = ws_.v.data() + (int64_t{row} * shape_.n_head_kv + head) * dim;
-        kernels_.rms_norm(k, b.k_norm.data(), dim, shape_.rms_eps, k);
-        kernels_.rope(k, cos, sin, shape_.rope_dim);
-        if (k_rotation_) kernels_.hadamard(k, dim, k_rotation_);
+        normalize_and_rotate(b.k_norm, row, k);
         if (v_rotation_) kernels_.hadamard(v, dim, v_rotation_);
         kernels_.store_kv(config_.kv_type_k, k, dim, kv_.k_row(page, b.layer, head, offset));
         kernels_.store_kv(config_.kv_type_v, v, dim, kv_.v_row(page, b.layer, head, offset));
@@ -189,12 +206,13 @@ void CpuEngine::merge_split_row(const SplitRow &row) {
     }
 }
 
-void CpuEngine::gate_heads(int row) {
+void CpuEngine::finish_heads(int row) {
     const int dim = shape_.head_dim;
     for (int head = 0; head < shape_.n_head; ++head) {
         const int64_t index = int64_t{row} * shape_.n_head + head;
         if (v_rotation_) kernels_.hadamard(ws_.heads.data() + index * dim, dim, v_rotation_);
-        kernels_.sigmoid_gate(ws_.heads.data() + index * dim, ws_.wide.data() + index * 2 * dim + dim, dim);
+        if (shape_.gated_attention)
+            kernels_.sigmoid_gate(ws_.heads.data() + index * dim, ws_.wide.data() + index * 2 * dim + dim, dim);
     }
     ws_.heads_input.quantize_row(kernels_, row);
 }

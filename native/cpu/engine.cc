@@ -34,6 +34,7 @@ std::vector<int> rows_with(const pj_step_in &in, uint32_t flags, uint32_t withou
 
 CpuEngine::CpuEngine(const Model &model, const pj_config &config)
     : shape_(model.shape),
+      rope_factors_(model.rope_factors),
       config_(config),
       isa_(resolve_isa(config.isa)),
       kernels_(*kernels_for(isa_)),

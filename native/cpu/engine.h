@@ -72,10 +72,11 @@ class CpuEngine final : public Engine {
     void store_keys(const PackedBlock &b, const pj_step_in &in);
     void norm_input(const PackedBlock &b, int n_rows);
     void rotate_and_store(const PackedBlock &b, const pj_step_in &in, int row);
+    void normalize_and_rotate(const Vector &norm, int row, float *head);
     void round_like_keys(float *q);
     void attend(int layer, const pj_step_in &in, const AttentionTask &task);
     void merge_split_row(const SplitRow &row);
-    void gate_heads(int row);
+    void finish_heads(int row);
 
     // Drafts (draft.cc)
     struct DraftStep;
@@ -100,6 +101,7 @@ class CpuEngine final : public Engine {
     void keep_pending(const PackedBlock &b, const pj_seq &seq);
 
     const Shape shape_;
+    const Vector rope_factors_;
     const pj_config config_;
     const int isa_;
     const Kernels &kernels_;  // of isa_

@@ -32,6 +32,10 @@ class Packer {
             p.attention_output = pack(b.attention.output);
             p.q_norm = b.attention.q_norm;
             p.k_norm = b.attention.k_norm;
+            p.q_bias = b.attention.q_bias;
+            p.k_bias = b.attention.k_bias;
+            p.v_bias = b.attention.v_bias;
+            p.out_bias = b.attention.out_bias;
         } else {
             p.qkv = pack(b.gdn.qkv);
             p.z = pack(b.gdn.z);

@@ -19,7 +19,7 @@ struct PackedBlock {
     int layer = 0;  // index among the attention blocks, or among the GDN blocks
     Vector norm, post_norm;
     PackedMatrix q, k, v, attention_output;
-    Vector q_norm, k_norm;
+    Vector q_norm, k_norm, q_bias, k_bias, v_bias, out_bias;  // empty: none
     PackedMatrix qkv, z, beta, alpha, gdn_output;
     Vector conv, dt_bias, a, gdn_norm;
     PackedMatrix ffn_gate, ffn_up, ffn_down;

@@ -11,7 +11,7 @@ Workspace::Workspace(const Shape &s, int max_rows) {
     x.resize(rows * s.n_embd);
     h.resize(rows * 2 * s.n_embd);
     delta.resize(rows * s.n_embd);
-    wide.resize(rows * std::max(2 * query_width, s.conv_channels()));
+    wide.resize(rows * std::max(s.query_outputs(), s.conv_channels()));
     mixed.resize(rows * std::max(query_width, s.conv_channels()));
     k.resize(rows * kv_width);
     v.resize(rows * kv_width);

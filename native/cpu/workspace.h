@@ -15,13 +15,13 @@ constexpr int kArgmaxRows = 16;  // rows of logits kept at a time when only the 
 struct Workspace {
     Workspace(const Shape &shape, int max_rows);
 
-    AlignedVector<float> x;            // residual stream, n_embd
-    AlignedVector<float> h;            // normed rows, n_embd (2 n_embd for the MTP block's input)
-    AlignedVector<float> delta;        // what a mixer or feed-forward adds, n_embd
-    AlignedVector<float> wide;         // attention: query | gate per head; GDN: q, k, v channels before the convolution
-    AlignedVector<float> mixed;        // attention: rotated queries; GDN: channels after the convolution
-    AlignedVector<float> k, v;         // attention keys and values
-    AlignedVector<float> z;            // GDN output gate
+    AlignedVector<float> x;      // residual stream, n_embd
+    AlignedVector<float> h;      // normed rows, n_embd (2 n_embd for the MTP block's input)
+    AlignedVector<float> delta;  // what a mixer or feed-forward adds, n_embd
+    AlignedVector<float> wide;   // attention: query (| gate) per head; GDN: q, k, v channels before the convolution
+    AlignedVector<float> mixed;  // attention: rotated queries; GDN: channels after the convolution
+    AlignedVector<float> k, v;   // attention keys and values
+    AlignedVector<float> z;      // GDN output gate
     AlignedVector<float> beta, decay;  // GDN, n_gdn_head_v
     AlignedVector<float> heads;        // what the heads give, input of the output projection
     AlignedVector<float> gate, up;     // feed-forward

@@ -42,6 +42,9 @@ int forms_of(std::initializer_list<const Matrix *> readers) {
     return forms;
 }
 
+// Columns of a row in memory: whole groups.
+constexpr int padded(int n) { return (n + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
+
 // What a residual op leaves to the readers of the matrices behind it.
 enum class Factor : int32_t { kApplied = 0, kDeferred = 1 };
 
@@ -181,19 +184,21 @@ class Compiler {
 
     // The op quantises rows of this width for these matrices.
     void writes(Op &op, int width, std::initializer_list<const Matrix *> readers) {
-        op.width = width;
+        op.width = padded(width);
         op.act_forms = forms_of(readers);
-        out_.act_width = std::max(out_.act_width, width);
-        if (op.act_forms & kActFloat) out_.act_f32_width = std::max(out_.act_f32_width, width);
+        out_.act_width = std::max(out_.act_width, op.width);
+        if (op.act_forms & kActFloat) out_.act_f32_width = std::max(out_.act_f32_width, op.width);
     }
 
-    // The table of a shape's pieces; matrices that are not split have one piece per block.
+    // The table of a shape's pieces; matrices that are not split have one piece per block. Whoever reads whole groups
+    // of 256 columns finds none behind the last block.
     const PieceSpan *pieces(const Gemm &g, bool split) {
         const std::array<int, 3> shape = {g.n_blocks, split ? g.k_units : 0, g.n_ctas};
         const auto [at, is_new] = tables_.try_emplace(shape, out_.pieces.size());
         for (int b = 0; is_new && b < g.n_blocks; ++b)
             out_.pieces.push_back(split ? pieces_of(slices_of(g.n_blocks, g.k_units), g.k_units, b, g.n_ctas)
                                         : PieceSpan{b, 1});
+        for (int b = g.n_blocks; is_new && b % (kUnitInputs / kUnitOutputs); ++b) out_.pieces.push_back({0, 0});
         return memory_.pieces ? memory_.pieces + at->second : nullptr;
     }
 
@@ -327,7 +332,9 @@ class Compiler {
         if (residual_.row_stride) reads(op, {residual_});
         if (overwrite_) op.flags |= kOpOverwrite;
         overwrite_ = false;
+        op.bias = residual_bias_;
         residual_ = {};
+        residual_bias_ = nullptr;
         op.norm = weights_.vector(norm);
         return op;
     }
@@ -372,16 +379,20 @@ class Compiler {
         reads(rotate, {qkv[0], qkv[1], qkv[2]});
         rotate.norm = weights_.vector(w.q_norm);
         rotate.norm2 = weights_.vector(w.k_norm);
+        rotate.q_bias = weights_.vector(w.q_bias);
+        rotate.k_bias = weights_.vector(w.k_bias);
+        rotate.v_bias = weights_.vector(w.v_bias);
         barrier();
         n_keys_ = static_cast<int>(ops_.size());
         add(OpKind::kAttention).layer = layer;
         barrier();
         Op &merge = add(OpKind::kMergeHeads);
         merge.layer = layer;
-        reads(merge, {qkv[0]});
+        if (shape_.gated_attention) reads(merge, {qkv[0]});
         writes(merge, shape_.n_head * shape_.head_dim, {&w.output});
         barrier();
         residual_ = gemm_residual(w.output);
+        residual_bias_ = weights_.vector(w.out_bias);
     }
 
     void gdn(const Block &b, int layer) {
@@ -447,6 +458,7 @@ class Compiler {
     int n_body_ = 0, n_keys_ = 0;  // ops before the head, and up to the newest keys and values
     int mtp_layer_ = -1;
     Product residual_ = {};  // waits to be added to x; row_stride 0: nothing does
+    const float *residual_bias_ = nullptr;
     bool overwrite_ = false;
 };
 

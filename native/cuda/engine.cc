@@ -10,7 +10,6 @@
 #include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
-#include "cuda/sequence_plans.h"
 
 namespace pj::cuda {
 
@@ -74,7 +73,7 @@ size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attentio
            StepBlob::size_of<LaunchOutput>(1) + 4 * StepBlob::size_of<int32_t>(rows) + StepBlob::size_of<pj_seq>(seqs) +
            StepBlob::size_of<SeqPlan>(seqs) + StepBlob::size_of<AttentionItem>(attention) +
            StepBlob::size_of<int32_t>(page_entries) + 2 * StepBlob::size_of<float>(rows * (shape.rope_dim / 2)) +
-           2 * StepBlob::size_of<float>(rows * shape.n_embd);
+           2 * StepBlob::size_of<float>(rows * row_columns(shape));
 }
 
 }  // namespace
@@ -84,8 +83,9 @@ size_t blob_bytes(size_t rows, size_t seqs, size_t page_entries, size_t attentio
 size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected, int64_t partial_floats) {
     const int64_t per_seq = std::min<int64_t>(c.n_pages, (shape.n_ctx_train + c.page_tokens - 1) / c.page_tokens);
     const int64_t segments = segment_of(static_cast<int>(per_seq * c.page_tokens - 1)) + 1;
-    const int64_t full_tiles = partial_floats / (kPartialHeader + shape.head_dim) + int64_t{c.max_rows} * shape.n_head;
-    const int64_t attention = full_tiles / 8 + c.max_seqs * shape.n_head_kv * segments;
+    const WideHeads wide(shape);
+    const int64_t full_tiles = partial_floats / (kPartialHeader + kWideDim) + int64_t{c.max_rows} * wide.n_query;
+    const int64_t attention = full_tiles / 8 + c.max_seqs * wide.n_kv * segments;
     const int samples = std::min(max_selected, most_samples(c));
     const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
     return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape) +
@@ -140,8 +140,8 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
-    const SequencePlans plans =
-        plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
+    SequencePlans &plans = plans_;
+    plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_}, plans);
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     samples_ = samples_between(in, wanted, first, n_selected);
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_) +
@@ -244,13 +244,13 @@ void CudaEngine::choose_launch(StepArgs &a) {
 // Embedding rows, unless the GPU has the table, rotations of the positions and hidden rows.
 void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
     const Matrix &table = in.kind == PJ_STEP_MTP ? mtp_embedding_ : embedding_;
-    const int64_t n_embd = shape_.n_embd, half = shape_.rope_dim / 2;
+    const int64_t n_embd = shape_.n_embd, columns = row_columns(shape_), half = shape_.rope_dim / 2;
     const int64_t stride = row_bytes(*type_traits(table.type), n_embd);
     float *device;
     a.draft.row_token = blob_.add(in.row_token, in.n_rows);
     float *embedding = nullptr;
     if (in.kind == PJ_STEP_MTP || !base_.embeds) {
-        embedding = blob_.reserve<float>(in.n_rows * n_embd, &device);
+        embedding = blob_.reserve<float>(in.n_rows * columns, &device);
         a.row_embedding = device;
     }
     float *cos = blob_.reserve<float>(in.n_rows * half, &device);
@@ -258,9 +258,11 @@ void CudaEngine::add_rows(const pj_step_in &in, StepArgs &a) {
     float *sin = blob_.reserve<float>(in.n_rows * half, &device);
     a.sin = device;
     for_rows(in.n_rows, [&](int row) {
-        if (embedding)
+        if (embedding) {
             dequantize_row(table.type, static_cast<const uint8_t *>(table.data) + in.row_token[row] * stride, n_embd,
-                           embedding + row * n_embd);
+                           embedding + row * columns);
+            std::fill_n(embedding + row * columns + n_embd, columns - n_embd, 0.0f);
+        }
         std::copy_n(rope_.cos(in.row_position[row]), half, cos + row * half);
         std::copy_n(rope_.sin(in.row_position[row]), half, sin + row * half);
     });
@@ -275,7 +277,11 @@ void CudaEngine::start_fetch(const pj_step_in &in, const WantedRows &wanted, int
     if (first < static_cast<int>(wanted.selected.size()))
         copy(output_.data(), device_output_, drafting_.empty() ? offsetof(LaunchOutput, tokens) : sizeof(LaunchOutput));
     copy_logits(wanted, first, out, [&](int row) { return (in.row_flags[row] & PJ_ROW_LOGITS) != 0; });
-    if (first == 0) copy(out.hidden, base_.buf.hidden, wanted.hidden.size() * shape_.n_embd * sizeof(float));
+    if (first > 0 || wanted.hidden.empty()) return;
+    const size_t row_bytes = shape_.n_embd * sizeof(float), pitch = row_columns(shape_) * sizeof(float);
+    check(cudaMemcpy2DAsync(out.hidden, row_bytes, base_.buf.hidden, pitch, row_bytes, wanted.hidden.size(),
+                            cudaMemcpyDeviceToHost, stream_),
+          kReading);
 }
 
 // Waits for it.

@@ -13,6 +13,7 @@
 #include "cuda/kv_layout.h"
 #include "cuda/memory.h"
 #include "cuda/rope_table.h"
+#include "cuda/sequence_plans.h"
 #include "cuda/step_args.h"
 #include "cuda/step_blob.h"
 #include "cuda/weights.h"
@@ -32,6 +33,9 @@ struct SampleRange {
     int begin = 0, n = 0;
     size_t n_counts = 0, n_biases = 0;  // tokens that they change
 };
+
+// Columns of a row in memory: whole groups of 256.
+inline int row_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
 
 // Most bytes that the host sends with a step (engine.cc).
 size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);
@@ -122,6 +126,7 @@ class CudaEngine final : public Engine {
     void synchronize(const char *what) const { stream_.synchronize(what); }
 
     const Shape shape_;
+    const Vector rope_factors_;
     const pj_config config_;
     const Device device_;
     const int max_selected_;
@@ -147,6 +152,7 @@ class CudaEngine final : public Engine {
     PinnedBuffer<LaunchOutput> output_;
     PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
     std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
+    SequencePlans plans_, draft_plans_;  // of the last launch, and of its passes for drafts
     DeviceBuffer<long long> op_clock_;   // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;

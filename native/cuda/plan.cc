@@ -1,5 +1,6 @@
 // What the CUDA engine allocates, and how shared memory is cut.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -22,7 +23,7 @@ int64_t act_tiles(const Programs &p, int max_rows) {
     return int64_t{(p.act_width + kUnitInputs - 1) / kUnitInputs} * row_tiles(max_rows);
 }
 
-int square_sum_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs; }
+int square_sum_columns(const Shape &s) { return row_columns(s) / kUnitInputs; }
 
 // Channels before the convolution, beta and decay; whole vectors of four floats.
 int64_t pending_row_floats(const Shape &s) { return (s.conv_channels() + 2 * s.n_gdn_head_v + 3) / 4 * 4; }
@@ -43,21 +44,21 @@ int draft_blocks(const Shape &s, const pj_config &c) {
 // DraftArgs::embedding, hidden and squares, which live where the recurrence has its rows: that is over when drafts
 // are made.
 int64_t draft_row_floats(const Shape &s, const pj_config &c) {
-    return c.max_draft || s.n_nextn ? 2 * int64_t{c.max_rows} * (s.n_embd + square_sum_columns(s)) : 0;
+    return c.max_draft || s.n_nextn ? 2 * int64_t{c.max_rows} * (row_columns(s) + square_sum_columns(s)) : 0;
 }
 
 // Sub-arrays of the float workspace.
 struct FloatPlan {
     FloatPlan(const Shape &s, const pj_config &c, const Programs &p, int max_selected, int64_t partial_floats) {
-        const int64_t rows = c.max_rows, query_width = int64_t{s.n_head} * s.head_dim;
-        x = take(rows * s.n_embd);
+        const int64_t rows = c.max_rows, query_width = int64_t{WideHeads(s).n_query} * kWideDim;
+        x = take(rows * row_columns(s));
         heads = take(rows * std::max<int64_t>(query_width, s.gdn_value_width()));
         query = take(rows * query_width);
         square_sums = take(rows * square_sum_columns(s));
         act_f32 = take(rows * p.act_f32_width);
         partial = take(partial_floats);
         logits = take(int64_t{max_selected} * s.n_vocab);
-        hidden = take(rows * s.n_embd);
+        hidden = take(rows * row_columns(s));
         gdn_rows = take(std::max(gdn_row_count(c, p) * pending_row_floats(s), draft_row_floats(s, c)));
         draft_logits = take(most_draft_rows(c) * 64LL * draft_blocks(s, c));
         draft_chunks =
@@ -76,12 +77,19 @@ struct FloatPlan {
 
 DeviceShape device_shape(const Shape &s, const Programs &p) {
     DeviceShape d = {};
-    d.n_embd = s.n_embd;
-    d.n_ff = s.n_ff;
-    d.n_head = s.n_head;
-    d.n_head_kv = s.n_head_kv;
-    d.head_dim = s.head_dim;
+    const WideHeads wide(s);
+    d.n_embd = row_columns(s);
+    d.norm_width = s.n_embd;
+    d.n_head = wide.n_query;
+    d.n_head_kv = wide.n_kv;
+    d.head_dim = kWideDim;
+    d.query_heads = s.n_head;
+    d.query_dim = s.head_dim;
+    d.query_group = s.head_group();
+    d.query_groups = (s.n_head * s.head_dim + kWideDim - 1) / kWideDim;
     d.rope_dim = s.rope_dim;
+    d.rope_in_pairs = s.rope_in_pairs;
+    d.gated_attention = s.gated_attention;
     d.n_gdn_head_v = s.n_gdn_head_v;
     d.n_gdn_head_k = s.n_gdn_head_k;
     d.gdn_dim = s.gdn_dim;
@@ -98,8 +106,11 @@ void require(bool ok, const char *what, int value, const char *needed) {
         fail(PJ_ERR_MODEL, "the model's %s is %d, the CUDA backend needs %s; use the CPU device", what, value, needed);
 }
 
-// The kernel keeps whole heads in registers, so their sizes are compiled in: those of the qwen35 family.
-Device open_checked(const Shape &s, int index) {
+bool is_head_width(int n) { return n == 64 || n == 128 || n == 256; }
+
+// The kernel keeps whole heads in registers, so their sizes are compiled in: those of the qwen35 family, and three for
+// dense models.
+void check_hybrid(const Shape &s) {
     require(s.head_dim == 256, "attention head width", s.head_dim, "256");
     require(s.rope_dim == 64, "number of rotated dimensions", s.rope_dim, "64");
     require(s.head_group() <= kConsumerWarps, "number of query heads per key/value head", s.head_group(), "8 or fewer");
@@ -108,6 +119,21 @@ Device open_checked(const Shape &s, int index) {
     require(s.n_embd % kUnitInputs == 0, "hidden width", s.n_embd, "a multiple of 256");
     require(s.n_ff % kUnitInputs == 0, "feed-forward width", s.n_ff, "a multiple of 256");
     require(s.n_gdn_head_v % 2 == 0, "number of GDN value heads", s.n_gdn_head_v, "an even one");
+}
+
+void check_dense(const Shape &s) {
+    require(is_head_width(s.head_dim), "attention head width", s.head_dim, "64, 128 or 256");
+    require(is_head_width(s.rope_dim), "number of rotated dimensions", s.rope_dim, "64, 128 or 256");
+    require(s.head_group() <= 16, "number of query heads per key/value head", s.head_group(), "16 or fewer");
+    require(s.n_embd % kUnitOutputs == 0, "hidden width", s.n_embd, "a multiple of 64");
+    require(s.n_ff % kUnitOutputs == 0, "feed-forward width", s.n_ff, "a multiple of 64");
+}
+
+Device open_checked(const Shape &s, int index) {
+    if (s.gated_attention)
+        check_hybrid(s);
+    else
+        check_dense(s);
     return open_device(index);
 }
 
@@ -119,13 +145,15 @@ int most_positions(const Shape &s, const pj_config &c) {
 // Partials of a step whose every row sees the whole pool, if that is less than the limit.
 int64_t partial_capacity(const Shape &s, const pj_config &c) {
     const int64_t segments = segment_of(most_positions(s, c) - 1) + 1;
-    return std::min(c.max_rows * int64_t{s.n_head} * segments * (kPartialHeader + s.head_dim), kMaxPartialFloats);
+    return std::min(c.max_rows * int64_t{WideHeads(s).n_query} * segments * (kPartialHeader + kWideDim),
+                    kMaxPartialFloats);
 }
 
 }  // namespace
 
 CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
     : shape_(model.shape),
+      rope_factors_(model.rope_factors),
       config_(config),
       device_(open_checked(model.shape, config.device_index)),
       max_selected_(std::min(config.max_rows, kMostSelected)),
@@ -241,7 +269,7 @@ void CudaEngine::allocate() {
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
         pending_row_floats_ * config_.max_spec * programs_.n_gdn_layers * config_.n_state_slots, "speculative rows");
-    rope_ = RopeTable(shape_, most_positions(shape_, config_));
+    rope_ = RopeTable(shape_, rope_factors_, most_positions(shape_, config_));
     if (config_.max_draft) {
         draft_table_ = PinnedBuffer<uint8_t>(mtp_embedding_.n_bytes, "the embedding table of the MTP block");
         std::memcpy(draft_table_.data(), mtp_embedding_.data, mtp_embedding_.n_bytes);
@@ -272,8 +300,8 @@ void CudaEngine::allocate() {
     b.gdn_rows = floats_.data() + f.gdn_rows;
     DraftArgs &d = base_.draft;
     d.embedding = b.gdn_rows;
-    d.hidden = d.embedding + int64_t{config_.max_rows} * shape_.n_embd;
-    d.squares = d.hidden + int64_t{config_.max_rows} * shape_.n_embd;
+    d.hidden = d.embedding + int64_t{config_.max_rows} * row_columns(shape_);
+    d.squares = d.hidden + int64_t{config_.max_rows} * row_columns(shape_);
     d.logits = floats_.data() + f.draft_logits;
     d.chunks = reinterpret_cast<float2 *>(floats_.data() + f.draft_chunks);
     b.act32 = act_.data();
@@ -305,6 +333,7 @@ void CudaEngine::fill_constants() {
     base_.kv_type_v = config_.kv_type_v;
     base_.k_rotation = kv_.k_rotation;
     base_.v_rotation = kv_.v_rotation;
+    base_.score_factor = 1.4426950408889634f / std::sqrt(static_cast<float>(shape_.head_dim));
     base_.draft.table = draft_table_.data();
     base_.embeds = draft_table_.data() && mtp_embedding_.data == embedding_.data;
     base_.draft.table_type = mtp_embedding_.type;

@@ -16,15 +16,15 @@ enum class OpKind : int32_t {
     kEmbed,        // x = embedding rows of the step's tokens
     kNextRows,     // embedding of the token after each row and the row after the final norm, for the MTP block
     kMtpInput,     // act = quantised [norm(embedding) ; norm(hidden row)]
-    kResidual,     // x += products (if any); square_sums; act = quantised x * norm (if act_forms)
+    kResidual,     // x += products (if any) + bias; square_sums; act = quantised x * norm (if act_forms)
     kNormalize,    // act = quantised x / rms * norm
     kGemm,         // products = weights * act, matrices side by side
     kConvolve,     // GDN channels, beta and decay of every row; windows and pending rows advance
     kGdn,          // recurrence of every (sequence, value head) -> heads
     kQuantHeads,   // act = quantised gated norm of heads
-    kRotate,       // query/key norm, rope, KV store
+    kRotate,       // bias, query/key norm, rope, KV store
     kAttention,    // partial results per (sequence, kv head, segment, rows)
-    kMergeHeads,   // merge partials, gate, act = quantised heads
+    kMergeHeads,   // merge partials, gate (if any), act = quantised heads
     kSwiglu,       // act = quantised silu(gate) * up
     kSelect,       // act = quantised x / rms * norm of the rows that want logits; hidden rows
     kLogits,       // logits rows from products; argmax
@@ -73,15 +73,15 @@ struct Gemm {
     int32_t type;             // ggml type, for matrices without tiles
     int32_t n_in, n_out, n_blocks, k_units;
     int32_t first_cta, n_ctas;  // which CTAs multiply it in steps of few rows
-    int32_t act_span;           // 32 or 256: which activation form it reads; 0: act_f32, rows n_in apart
+    int32_t act_span;           // 32 or 256: which activation form it reads; 0: act_f32, rows k_units * 256 apart
     int32_t rows;               // GemmRows
     int32_t mapped;             // 1: block b is DraftArgs::head_blocks[b] of the matrix
 };
 
-// Output of a Gemm as its reader sees it.
+// Output of a Gemm as its reader sees it. Columns beyond the last block, up to whole groups of 256, are zero.
 struct Product {
     const float *data;        // Gemm::out
-    const PieceSpan *pieces;  // Gemm::pieces
+    const PieceSpan *pieces;  // Gemm::pieces, and empty ones of blocks that fill up a group
     int32_t row_stride;       // of wide steps: n_blocks * 64
     int32_t row_factor;       // 1: the reader multiplies by 1 / rms from square_sums
 };
@@ -117,11 +117,21 @@ struct Op {
     int32_t reserved;
     Gemm gemm[kMostGemms];  // kGemm
     Product input[4];       // what this op reads
-    const float *norm;      // norm weight
+    const float *norm;      // norm weight; kRotate: of 256 / head width queries, null: they are not normalised
     const float *norm2;     // second one (k_norm, h_norm)
-    const float *conv;      // [taps][channels]
-    const float *dt_bias;
-    const float *a;
+    union {
+        const float *conv;    // kConvolve: [taps][channels]
+        const float *q_bias;  // kRotate: of all queries, whole groups of 256 columns; null: none
+        const float *bias;    // kResidual: of the product; null: none
+    };
+    union {
+        const float *dt_bias;
+        const float *k_bias;  // likewise
+    };
+    union {
+        const float *a;
+        const float *v_bias;  // likewise
+    };
 };
 
 }  // namespace pj::cuda

@@ -7,12 +7,13 @@
 
 namespace pj::cuda {
 
-RopeTable::RopeTable(const Shape &shape, int n) : half_(shape.rope_dim / 2), values_(int64_t{n} * 2 * half_) {
+RopeTable::RopeTable(const Shape &shape, const Vector &factors, int n)
+    : half_(shape.rope_dim / 2), values_(int64_t{n} * 2 * half_) {
     const int n_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
     const auto run = [&](int thread) {
         for (int64_t i = int64_t{n} * thread / n_threads; i < int64_t{n} * (thread + 1) / n_threads; ++i) {
             float *const at = values_.data() + i * 2 * half_;
-            rope_angles(shape, static_cast<int>(i), at, at + half_);
+            rope_angles(shape, factors, static_cast<int>(i), at, at + half_);
         }
     };
     std::vector<std::thread> threads;

@@ -10,8 +10,8 @@ namespace pj::cuda {
 class RopeTable {
   public:
     RopeTable() = default;
-    // Positions 0 .. n - 1.
-    RopeTable(const Shape &shape, int n);
+    // Positions 0 .. n - 1; factors as in core/rope.h.
+    RopeTable(const Shape &shape, const Vector &factors, int n);
 
     const float *cos(int position) const { return values_.data() + int64_t{position} * 2 * half_; }
     const float *sin(int position) const { return cos(position) + half_; }

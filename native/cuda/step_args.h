@@ -15,7 +15,13 @@ namespace pj::cuda {
 
 // Sizes of the model, for the device.
 struct DeviceShape {
-    int32_t n_embd, n_ff, n_head, n_head_kv, head_dim, rope_dim;
+    int32_t n_embd;                       // columns of a row in memory: whole groups of 256, zero beyond norm_width
+    int32_t norm_width;                   // columns that the model has
+    int32_t n_head, n_head_kv, head_dim;  // of attention: WideHeads::n_query and n_kv, 256 (kv_layout.h)
+    // Of the model: query heads, their width, those of a kv head; query_groups: of 256 columns of all queries of a row
+    int32_t query_heads, query_dim, query_group, query_groups;
+    int32_t rope_dim, rope_in_pairs;
+    int32_t gated_attention;
     int32_t n_gdn_head_v, n_gdn_head_k, gdn_dim, conv_kernel, n_vocab;
     int32_t n_attention_layers, n_gdn_layers;  // the MTP block is the last attention layer
     float rms_eps;
@@ -25,7 +31,7 @@ struct Buffers {
     // [max_rows][width]
     float *x;            // residual stream
     float *heads;        // outputs of attention or GDN heads, before the output projection
-    float *query;        // rotated queries, [row][head]: head_dim floats or a QueryQ8 (ops/kv_blocks.cuh)
+    float *query;        // rotated queries, [row][head]: 256 floats or a QueryQ8 (ops/kv_blocks.cuh)
     float *square_sums;  // [max_rows][n_embd / 256, rounded up]: sum of squares of each 256 columns of x
     // Quantised activations, [k unit][row tile]: ActTile; one buffer per form and use.
     ActTile *act32, *act256;  // input of the next matrices (widest of n_embd * 2, n_ff, heads)
@@ -186,7 +192,7 @@ struct StepArgs {
     const SampleRow *samples;  // [n_samples]
     int32_t *sampled;          // [n_samples] their tokens; -1: not settled
     int32_t embeds;            // 1: embedding rows are taken from DraftArgs::table, row_embedding is not there
-    int32_t reserved;
+    float score_factor;        // log2(e) / sqrt(head width): scores are in units of log2
     DraftArgs draft;
 };
 

@@ -11,6 +11,12 @@ namespace {
 
 constexpr uint64_t kAlignment = 256;
 
+Vector filled(const Vector &v, size_t n, bool repeats) {
+    Vector out(n);
+    for (size_t i = 0; i < n; ++i) out[i] = i < v.size() || repeats ? v[i % v.size()] : 0.0f;
+    return out;
+}
+
 }  // namespace
 
 uint64_t Weights::take(uint64_t bytes) {
@@ -22,17 +28,32 @@ uint64_t Weights::take(uint64_t bytes) {
 void Weights::add(const Matrix &m) {
     if (matrices_.count(m.data)) return;
     max_unit_bytes_ = std::max(max_unit_bytes_, unit_bytes(tile_format(m.type, m.n_in)));
-    matrices_[m.data] = {&m, take(packed_bytes(m))};
+    matrices_[m.data] = {&m, take(packed_bytes(m)), 0, false};
 }
 
-void Weights::add(const Vector &v) { vectors_[v.data()] = {&v, take(v.size() * sizeof(float))}; }
+void Weights::add(const Vector &v, uint64_t n_floats, bool repeats) {
+    if (!v.empty()) vectors_[v.data()] = {&v, take(n_floats * sizeof(float)), n_floats, repeats};
+}
+
+void Weights::add(const Vector &v) { add(v, v.size(), false); }
+
+// Of columns of a row: zeros follow, up to a whole group.
+void Weights::add_row(const Vector &v) { add(v, (v.size() + kUnitInputs - 1) / kUnitInputs * kUnitInputs, false); }
+
+// Of a head: once for each head of a group of columns.
+void Weights::add_head(const Vector &v) { add(v, std::max<uint64_t>(v.size(), kUnitInputs), true); }
+
+void Weights::add(const AttentionWeights &w) {
+    for (const Matrix *m : {&w.q, &w.k, &w.v, &w.output}) add(*m);
+    for (const Vector *v : {&w.q_norm, &w.k_norm}) add_head(*v);
+    for (const Vector *v : {&w.q_bias, &w.k_bias, &w.v_bias, &w.out_bias}) add_row(*v);
+}
 
 void Weights::add(const Block &b) {
-    add(b.norm);
-    add(b.post_norm);
+    add_row(b.norm);
+    add_row(b.post_norm);
     if (b.is_attention) {
-        for (const Matrix *m : {&b.attention.q, &b.attention.k, &b.attention.v, &b.attention.output}) add(*m);
-        for (const Vector *v : {&b.attention.q_norm, &b.attention.k_norm}) add(*v);
+        add(b.attention);
     } else {
         for (const Matrix *m : {&b.gdn.qkv, &b.gdn.z, &b.gdn.beta, &b.gdn.alpha, &b.gdn.output}) add(*m);
         for (const Vector *v : {&b.gdn.conv, &b.gdn.dt_bias, &b.gdn.a, &b.gdn.norm}) add(*v);
@@ -45,11 +66,11 @@ Weights::Weights(const Model &model) {
     for (const MtpWeights &m : model.mtp) {
         add(m.block);
         add(m.eh_proj);
-        for (const Vector *v : {&m.e_norm, &m.h_norm, &m.head_norm}) add(*v);
+        for (const Vector *v : {&m.e_norm, &m.h_norm, &m.head_norm}) add_row(*v);
         add(m.head);
     }
     add(model.output);
-    add(model.output_norm);
+    add_row(model.output_norm);
 }
 
 void Weights::upload(const pj_config &config) {
@@ -66,9 +87,13 @@ void Weights::upload(const pj_config &config) {
         else
             uploader.upload_rows(m, target);
     }
-    for (const auto &[key, place] : vectors_)
-        uploader.upload(place.source->data(), place.source->size() * sizeof(float), memory_.data() + place.offset);
+    for (const auto &[key, place] : vectors_) {
+        const Vector *v = place.source;
+        if (v->size() != place.n_floats) v = &filled_.emplace_back(filled(*v, place.n_floats, place.repeats));
+        uploader.upload(v->data(), place.n_floats * sizeof(float), memory_.data() + place.offset);
+    }
     uploader.finish();
+    filled_.clear();
 }
 
 }  // namespace pj::cuda

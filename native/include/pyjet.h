@@ -34,7 +34,7 @@ extern "C" {
 #define PJ_API __attribute__((visibility("default")))
 #endif
 
-#define PJ_ABI_VERSION 3
+#define PJ_ABI_VERSION 4
 #define PJ_MAX_SPEC 15
 #define PJ_MAX_DRAFT 7            /* most drafts of a sequence and step                         */
 #define PJ_MAX_DRAFT_ROWS 32      /* a step that makes drafts has at most so many rows that want tokens */
@@ -60,7 +60,12 @@ typedef enum pj_isa { PJ_ISA_AUTO = 0, PJ_ISA_PORTABLE = 1, PJ_ISA_AVX2 = 2, PJ_
 
 typedef enum pj_kv_type { PJ_KV_F16 = 0, PJ_KV_Q8_0 = 1 } pj_kv_type;
 
-typedef enum pj_arch { PJ_ARCH_QWEN35 = 0 } pj_arch;
+/* QWEN35: gated attention blocks and gated delta nets (GDN). DENSE: plain attention in every block, without an MTP
+ * block; biases and norms of queries and keys are used where their tensors are there. */
+typedef enum pj_arch { PJ_ARCH_QWEN35 = 0, PJ_ARCH_DENSE = 1 } pj_arch;
+
+/* Which dimensions of a head rope rotates together: HALVES (i, i + rope_dim / 2), PAIRS (2 i, 2 i + 1). */
+typedef enum pj_rope_type { PJ_ROPE_HALVES = 0, PJ_ROPE_PAIRS = 1 } pj_rope_type;
 
 /* ---------------------------------------------------------------------------------- model -- */
 
@@ -86,7 +91,7 @@ typedef struct pj_model {
     int32_t n_head_kv;    /* key/value heads; divides n_head                          */
     int32_t head_dim;     /* attention head width                                     */
     int32_t rope_dim;     /* rotated dimensions of a head, even, <= head_dim          */
-    int32_t n_gdn_head_v; /* GDN value heads                                         */
+    int32_t n_gdn_head_v; /* GDN value heads; this and the next three are 0 for DENSE */
     int32_t n_gdn_head_k; /* GDN key heads; divides n_gdn_head_v                     */
     int32_t gdn_dim;      /* GDN head width = state is gdn_dim x gdn_dim              */
     int32_t conv_kernel;  /* taps of the causal convolution                           */
@@ -97,7 +102,7 @@ typedef struct pj_model {
     const uint8_t *block_is_attention; /* [n_block], 1 = full attention, 0 = GDN     */
     const pj_tensor *tensors;          /* [n_tensors]                                */
     int32_t n_tensors;
-    int32_t reserved; /* 0                                                        */
+    int32_t rope_type; /* pj_rope_type; QWEN35: HALVES                             */
 } pj_model;
 
 /* Called during creation. stage is a short English phrase ("packing weights"), done and total are

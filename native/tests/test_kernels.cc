@@ -130,9 +130,25 @@ void check_rope(const Kernels &k, const char *isa) {
     }
 }
 
+// The same rotation of neighbours, so of halves after a change of order.
+void check_rope_pairs(const Kernels &k, const char *isa) {
+    for (int rope_dim : {2, 64, 128}) {
+        const int half = rope_dim / 2;
+        Floats x = random_floats(256), cos = random_floats(half), sin = random_floats(half), halves = x;
+        for (int i = 0; i < rope_dim; ++i) halves[i] = x[i < half ? 2 * i : 2 * (i - half) + 1];
+        k.rope(halves.data(), cos.data(), sin.data(), rope_dim);
+        k.rope_pairs(x.data(), cos.data(), sin.data(), rope_dim);
+        for (int i = 0; i < 256; ++i) {
+            const int from = i >= rope_dim ? i : i % 2 ? half + i / 2 : i / 2;
+            CHECK(x[i] == halves[from], "%s rope in pairs of %d dims: dim %d", isa, rope_dim, i);
+        }
+    }
+}
+
 }  // namespace
 
 int main() {
-    on_every_isa({check_norms, check_gates, check_extreme_gates, check_argmax, check_hadamard, check_rope});
+    on_every_isa(
+        {check_norms, check_gates, check_extreme_gates, check_argmax, check_hadamard, check_rope, check_rope_pairs});
     return check_result();
 }

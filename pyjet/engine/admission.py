@@ -117,9 +117,10 @@ class Admission:
 
         Nobody is preempted for that: there are fewer drafts then.
         """
-        n_wanted = sequence.n_computed + sequence.n_rows + sequence.n_draft
-        if n_wanted > sequence.n_covered:
-            self.cache.grow(sequence, self.pool.pages_for(n_wanted))
+        n_wanted = sequence.n_computed + 1 + len(sequence.verifying) + sequence.n_draft
+        if n_wanted <= sequence.n_covered:
+            return
+        self.cache.grow(sequence, self.pool.pages_for(n_wanted))
         room = sequence.n_covered - sequence.n_computed - 1
         del sequence.verifying[max(0, room) :]
         sequence.n_draft = max(0, min(sequence.n_draft, room - len(sequence.verifying)))
@@ -188,8 +189,11 @@ class Admission:
             return None
         sequence = waiting.sequence or self._new_sequence(waiting)
         swap_seconds = self.cache.swaps.seconds
-        if not self.cache.open(sequence, match.checkpoint, n_pages, force=is_first):
-            return None
+        if not self.cache.open(sequence, match.place, n_pages, force=is_first):
+            # Rather than wait for ever for pages that what it goes on from keeps, it reads everything again.
+            match = Match(None)
+            if not is_first or not self.cache.open(sequence, None, n_pages, force=True):
+                return None
         sequence.swap_seconds += self.cache.swaps.seconds - swap_seconds
         self._unpark(sequence)
         self._note_start(sequence, match)
@@ -200,6 +204,9 @@ class Admission:
             return
         sequence.n_cached = sequence.n_reached = match.n_tokens
         self.n_hits += match.n_tokens > 0
+        if not self.cache.has_state:
+            sequence.stops = [sequence.n_prompt]
+            return
         stops = plan_stops(
             sequence.n_prompt,
             sequence.request.boundaries,
@@ -254,7 +261,7 @@ class Admission:
             assert self.slots.slots[s.slot].sequence is s
             assert s.page_table[: len(s.pages)].tolist() == s.pages
             assert max(s.n_computed, 0 if s.is_decoding else s.n_to_read) <= s.n_covered
-            assert all(s.n_computed < stop < s.n_to_read for stop in s.stops)
+            assert all(s.n_computed < stop <= s.n_to_read for stop in s.stops)
         assert [w.order for w in self.waiting] == sorted(w.order for w in self.waiting)
         for slot in self.slots.slots:
             assert slot.preempted is None or slot.preempted in [w.sequence for w in self.waiting]

@@ -9,7 +9,7 @@ from pyjet.engine.free_memory import available_bytes
 from pyjet.engine.host_store import HostBlock, HostStore
 from pyjet.engine.page_moves import read_pages
 from pyjet.engine.pages import PagePool
-from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, PrefixTree
+from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Place, PrefixTree
 from pyjet.engine.swap_counts import SwapCounts
 
 # Pages that leave the device at a time: finding the oldest ones costs a walk over all.
@@ -39,6 +39,7 @@ class Kept:
         self._n_state_slots = n_state_slots
         self._most = max_checkpoints
         self._clock = 0
+        self.has_state = memory.state_bytes > 0
         self._ahead = self._bytes_of_use()
 
     def _bytes_of_use(self) -> int:
@@ -73,6 +74,9 @@ class Kept:
         self.tree.add(checkpoint)
         self.checkpoints.add(checkpoint)
         self.touch(checkpoint)
+        if not self.has_state:  # one can go on anywhere in the longer one
+            for shorter in [c for c in self.tree.prefixes(checkpoint) if not c.n_parked]:
+                self.forget(shorter)
         while len(self.checkpoints) > self._most:
             oldest = self._oldest(lambda c: c is not checkpoint)
             if oldest is None:
@@ -81,12 +85,17 @@ class Kept:
 
     def touch(self, checkpoint: Checkpoint) -> None:
         """It was used now, and so were all pages and all shared checkpoints before it."""
+        self.touch_place(Place(checkpoint, checkpoint.node, checkpoint.n_tokens, checkpoint.tail))
+
+    def touch_place(self, place: Place) -> None:
+        """The same for all that lies before a place."""
         self._clock += 1
-        checkpoint.last_used = self._clock
-        for node in [self.tree.root, *checkpoint.node.path]:
+        if place.n_tokens == place.checkpoint.n_tokens:
+            place.checkpoint.last_used = self._clock
+        for node in [self.tree.root, *place.node.path]:
             node.last_used = self._clock
             for other in node.checkpoints.values():
-                if other.kind == "shared" and other.n_tokens < checkpoint.n_tokens:
+                if other.kind == "shared" and other.n_tokens < place.n_tokens:
                     other.last_used = self._clock
 
     def use_as(self, known: Checkpoint, kind: CheckpointKind) -> None:
@@ -142,6 +151,8 @@ class Kept:
 
     def save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
         """Copy a state into a free slot, else to the host, else into the place of the oldest one. False: nowhere."""
+        if not self.has_state:
+            return True
         if not self.free_slots and (block := self.host.take_state()) is not None:
             self._read_state(slot, block)
             checkpoint.state_host = block
@@ -255,7 +266,7 @@ class Kept:
         slots = [c.state_slot for c in self.checkpoints if c.state_slot >= 0]
         assert sorted([*slots, *state_slots, *self.free_slots]) == list(range(self._n_state_slots)), "a slot is lost"
         for checkpoint in self.checkpoints:
-            assert checkpoint.state_slot >= 0 or checkpoint.state_host is not None
+            assert (checkpoint.state_slot >= 0 or checkpoint.state_host is not None) == self.has_state
             assert (checkpoint.tail is None) == (not checkpoint.tail_key)
         for node in self.tree.nodes():
             assert (node.kept.page >= 0) != (node.kept.host is not None)

@@ -9,7 +9,7 @@ from pyjet.engine.host_store import HostStore
 from pyjet.engine.kept import Kept
 from pyjet.engine.page_moves import write_pages
 from pyjet.engine.pages import PagePool
-from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, Tokens
+from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, Place, Tokens
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.snapshot import Snapshot, take_snapshot
 from pyjet.engine.swap_counts import SwapCounts
@@ -31,6 +31,11 @@ class PrefixCache:
         return self._kept.swaps
 
     @property
+    def has_state(self) -> bool:
+        """Sequences have a recurrent state, so they go on at checkpoints only."""
+        return self._kept.has_state
+
+    @property
     def n_idle_pages(self) -> int:
         """Pages on the device that nobody runs on."""
         return sum(1 for _ in self._kept.idle_pages())
@@ -48,50 +53,49 @@ class PrefixCache:
         return self._kept.prepare()
 
     def match(self, tokens: Tokens, most: int) -> Match:
-        return self._tree.match(tokens, most)
+        return self._tree.match(tokens, most) if self.has_state else self._tree.match_anywhere(tokens, most)
 
     def n_pages_needed(self, match: Match, n_pages: int) -> int:
         """Pages that must be free for a sequence of ``n_pages`` pages that goes on from ``match``."""
-        if match.checkpoint is None:
-            return n_pages
-        return n_pages - sum(node.kept.page >= 0 for node in match.checkpoint.node.path)
+        return n_pages - sum(node.kept.page >= 0 for node in match.path)
 
     def n_available(self, match: Match) -> int:
         """Pages that are free or could be, with the ones that ``match`` shares left where they are."""
-        taken = set() if match.checkpoint is None else {node.kept.page for node in match.checkpoint.node.path}
+        taken = {node.kept.page for node in match.path}
         return self._pool.n_free + sum(kept.page not in taken for _, _, kept in self._kept.idle_pages())
 
-    def open(self, sequence: Sequence, checkpoint: Checkpoint | None, n_pages: int, *, force: bool = False) -> bool:
-        """Give a sequence a state slot and ``n_pages`` pages. From a checkpoint it goes on with what is there.
+    def open(self, sequence: Sequence, place: Place | None, n_pages: int, *, force: bool = False) -> bool:
+        """Give a sequence a state slot and ``n_pages`` pages. At a place it goes on with what is there.
 
         False, and it holds nothing, when there is no room; ``force``: see Kept.take_pages.
         """
-        self._kept.protected = checkpoint
-        if checkpoint is not None:
-            self._kept.touch(checkpoint)
+        if place is not None:
+            self._kept.protected = place.checkpoint
+            self._kept.touch_place(place)
         try:
-            if self._open(sequence, checkpoint, force) and self.grow(sequence, n_pages, force=force):
-                sequence.n_computed = 0 if checkpoint is None else checkpoint.n_tokens
+            if self._open(sequence, place, force) and self.grow(sequence, n_pages, force=force):
+                sequence.n_computed = 0 if place is None else place.n_tokens
                 return True
             self._close(sequence)
             return False
         finally:
             self._kept.protected = None
 
-    def _open(self, sequence: Sequence, checkpoint: Checkpoint | None, force: bool) -> bool:
+    def _open(self, sequence: Sequence, place: Place | None, force: bool) -> bool:
         slot = self._kept.take_slot()
         if slot is None:
             return False
         sequence.state_slot = slot
-        if checkpoint is None:
+        if place is None:
             return True
-        if not self._share_pages(sequence, checkpoint, force):
+        if not self._share_pages(sequence, place, force):
             return False
-        self._restore(checkpoint, slot)
+        if self.has_state:
+            self._restore(place.checkpoint, slot)
         return True
 
-    def _share_pages(self, sequence: Sequence, checkpoint: Checkpoint, force: bool) -> bool:
-        path, tail = checkpoint.node.path, checkpoint.tail
+    def _share_pages(self, sequence: Sequence, place: Place, force: bool) -> bool:
+        path, tail = place.node.path, place.tail
         resident = [self._pool.hold(node.kept.page) for node in path if node.kept.page >= 0]
         absent = [node.kept for node in path if node.kept.page < 0]
         pages = self._kept.take_pages(len(absent) + (tail is not None), force=force)
@@ -146,7 +150,7 @@ class PrefixCache:
         if self._kept.is_off:
             return None
         tokens = sequence.tokens[: sequence.n_committed]
-        if (known := self._tree.find(tokens)) is not None:
+        if (known := self._known(tokens)) is not None:
             self._kept.use_as(known, kind)
             return known
         tail = None
@@ -160,6 +164,13 @@ class PrefixCache:
             self._kept.forget(checkpoint)
             return None
         return checkpoint
+
+    def _known(self, tokens: Tokens) -> Checkpoint | None:
+        """A checkpoint that keeps all that is needed to go on behind exactly these tokens."""
+        if self.has_state:
+            return self._tree.find(tokens)
+        place = self._tree.match_anywhere(tokens, len(tokens)).place
+        return place.checkpoint if place is not None and place.n_tokens == len(tokens) else None
 
     def keep(self, sequence: Sequence, kind: CheckpointKind = "turn") -> Checkpoint | None:
         """Take over pages and state of a sequence that stops running. It holds nothing afterwards."""
@@ -175,12 +186,12 @@ class PrefixCache:
 
     def _adopt(self, sequence: Sequence, kind: CheckpointKind) -> Checkpoint:
         tokens = sequence.tokens[: sequence.n_computed]
-        if (checkpoint := self._tree.find(tokens)) is not None:
+        if (checkpoint := self._known(tokens)) is not None:
             self._kept.use_as(checkpoint, kind)
         else:
             tail = self._held_tail(sequence.pages, tokens)
             checkpoint = self._insert(sequence.pages, tokens, kind, tail, sequence)
-        if checkpoint.state_slot < 0:
+        if self.has_state and checkpoint.state_slot < 0:
             checkpoint.state_slot, sequence.state_slot = sequence.state_slot, -1
         checkpoint.n_parked += kind == "parked"
         return checkpoint
@@ -237,23 +248,22 @@ class PrefixCache:
 
     def snapshot(self, tokens: Tokens) -> Snapshot | None:
         """Copies of the longest prefix of ``tokens`` that is kept; None when none is."""
-        checkpoint = self.match(tokens, len(tokens)).checkpoint
-        if checkpoint is None:
-            return None
-        return take_snapshot(self._memory, tokens[: checkpoint.n_tokens], checkpoint)
+        place = self.match(tokens, len(tokens)).place
+        return None if place is None else take_snapshot(self._memory, tokens[: place.n_tokens], place)
 
     def put(self, snapshot: Snapshot) -> bool:
         """Keep what a snapshot holds, as if it had been computed here. False: there is no room."""
         tokens = snapshot.tokens
-        if (known := self._tree.find(tokens)) is not None:
+        if (known := self._known(tokens)) is not None:
             self._kept.touch(known)
             return True
         if (pages := self._kept.take_pages(len(snapshot.pages))) is None:
             return False
-        slot = self._kept.take_slot()
+        slot = self._kept.take_slot() if self.has_state else -1
         if slot is not None:
             self._memory.pages_write(pages, snapshot.pages)
-            self._memory.state_write(slot, snapshot.state)
+            if self.has_state:
+                self._memory.state_write(slot, snapshot.state)
             self._insert(pages, tokens, "turn", self._held_tail(pages, tokens)).state_slot = slot
         self._pool.drop(pages)
         return slot is not None

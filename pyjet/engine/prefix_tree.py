@@ -1,7 +1,8 @@
 """Token prefixes that were computed: a radix tree whose edges are pages of tokens, with checkpoints at its nodes.
 
 Attention needs the keys and values of all positions, which pages hold; recurrent layers need their state at exactly one
-position, which only a checkpoint has. So a prompt can go on at a checkpoint and nowhere else.
+position, which only a checkpoint has. So a prompt can go on at a checkpoint and nowhere else; without recurrent layers,
+anywhere in the pages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ Tokens = npt.NDArray[np.int32]
 # shared: where prompts differ or may, such as the end of a system prompt; turn: in one conversation;
 # parked: in the middle of what a preempted sequence does
 CheckpointKind = Literal["shared", "turn", "parked"]
+
+
+def n_equal(a: Tokens, b: Tokens) -> int:
+    """Length of the common prefix."""
+    n = min(len(a), len(b))
+    differs = np.flatnonzero(a[:n] != b[:n])
+    return int(differs[0]) if len(differs) else n
 
 
 @dataclass(eq=False)
@@ -58,6 +66,7 @@ class Node:
 class Checkpoint:
     """The recurrent state after ``n_tokens`` tokens, in a state slot of the device (-1: none), on the host, or both.
 
+    Of a model without a state it is a place up to which pages are kept.
     ``tail`` holds positions that are no full page, for this checkpoint alone: whoever goes on here copies it.
     """
 
@@ -79,15 +88,38 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a sequence can go on: behind ``n_tokens`` tokens, which the pages up to ``node`` and ``tail`` begin with.
+
+    ``checkpoint`` keeps all of these pages, and the state after the tokens if the model has one.
+    """
+
+    checkpoint: Checkpoint
+    node: Node
+    n_tokens: int
+    tail: KeptPage | None
+
+    @property
+    def pages(self) -> list[KeptPage]:
+        kept = [node.kept for node in self.node.path]
+        return kept if self.tail is None else [*kept, self.tail]
+
+
+@dataclass(frozen=True)
 class Match:
     """What is known of a prompt. ``n_common``: tokens of it that are in the tree, in full pages."""
 
-    checkpoint: Checkpoint | None
+    place: Place | None
     n_common: int = 0
 
     @property
     def n_tokens(self) -> int:
-        return 0 if self.checkpoint is None else self.checkpoint.n_tokens
+        return 0 if self.place is None else self.place.n_tokens
+
+    @property
+    def path(self) -> list[Node]:
+        """Of the full pages."""
+        return [] if self.place is None else self.place.node.path
 
 
 class PrefixTree:
@@ -117,8 +149,48 @@ class PrefixTree:
                 n = checkpoint.n_tokens
                 is_better = n <= most and (best is None or n > best.n_tokens)
                 if is_better and tokens[begin:n].tobytes() == checkpoint.tail_key:
-                    best = checkpoint
+                    best = Place(checkpoint, node, n, checkpoint.tail)
         return Match(best, node.depth * self.page_tokens)
+
+    def match_anywhere(self, tokens: Tokens, most: int) -> Match:
+        """The longest prefix of at most ``most`` tokens that is in the pages, wherever it ends: without a state."""
+        *_, node = self.walk(tokens[:most])
+        n_full = node.depth * self.page_tokens
+        rest = tokens[n_full:most]
+        n_rest, tail = 0, None
+        owner: Node | Checkpoint = node
+        for key, kept, holder in self._pages_behind(node):
+            n = n_equal(rest, np.frombuffer(key, np.int32))
+            if n > n_rest:
+                n_rest, tail, owner = n, kept, holder
+        if n_full + n_rest == 0:
+            return Match(None)
+        checkpoint = owner if isinstance(owner, Checkpoint) else self._below(owner)
+        return Match(Place(checkpoint, node, n_full + n_rest, tail), n_full)
+
+    def _pages_behind(self, node: Node) -> Iterator[tuple[bytes, KeptPage, Node | Checkpoint]]:
+        """Tokens, page, and who keeps it."""
+        for child in node.children.values():
+            yield child.key, child.kept, child
+        for checkpoint in node.checkpoints.values():
+            if checkpoint.tail is not None:
+                yield checkpoint.tail_key, checkpoint.tail, checkpoint
+
+    def _below(self, node: Node) -> Checkpoint:
+        """Some checkpoint that needs this node: there is one."""
+        while not node.checkpoints:
+            node = next(iter(node.children.values()))
+        return next(iter(node.checkpoints.values()))
+
+    def prefixes(self, checkpoint: Checkpoint) -> list[Checkpoint]:
+        """Checkpoints whose tokens the pages of this one begin with."""
+        found = []
+        below: Node | None = None
+        for node in [self.root, *checkpoint.node.path][::-1]:
+            next_tokens = checkpoint.tail_key if below is None else below.key
+            found += [c for c in node.checkpoints.values() if next_tokens.startswith(c.tail_key)]
+            below = node
+        return [c for c in found if c is not checkpoint]
 
     def find(self, tokens: Tokens) -> Checkpoint | None:
         """The checkpoint after exactly these tokens."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from pyjet.engine.prefix_tree import Tokens
+from pyjet.engine.prefix_tree import Tokens, n_equal
 from pyjet.engine.sequence import Sequence
 
 
@@ -17,13 +15,6 @@ class Leader:
 
     sequence: Sequence
     n_common: int
-
-
-def n_equal(a: Tokens, b: Tokens) -> int:
-    """Length of the common prefix."""
-    n = min(len(a), len(b))
-    differs = np.flatnonzero(a[:n] != b[:n])
-    return int(differs[0]) if len(differs) else n
 
 
 def find_leader(prompt: Tokens, priority: int, running: Iterable[Sequence], n_known: int, gain: int) -> Leader | None:

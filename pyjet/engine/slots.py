@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyjet.engine.client import SlotView
-from pyjet.engine.prefix_tree import Tokens
-from pyjet.engine.same_prefix import n_equal
+from pyjet.engine.prefix_tree import Tokens, n_equal
 from pyjet.engine.sequence import Sequence
 
 

@@ -7,25 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyjet.engine.device_memory import DeviceMemory, UInt8Array
-from pyjet.engine.prefix_tree import Checkpoint, KeptPage, Tokens
+from pyjet.engine.prefix_tree import KeptPage, Place, Tokens
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``pages`` uint8[n, page_bytes] cover ``tokens`` int32[n_tokens]; ``state`` is the recurrent one after them."""
+    """``pages`` uint8[n, page_bytes] cover ``tokens`` int32[n_tokens]; ``state``: the recurrent one then, if any."""
 
     tokens: Tokens
     pages: UInt8Array
     state: UInt8Array
 
 
-def take_snapshot(memory: DeviceMemory, tokens: Tokens, checkpoint: Checkpoint) -> Snapshot:
-    """Copies of all that a checkpoint stands for. ``tokens`` are its own."""
-    kept = checkpoint.pages
+def take_snapshot(memory: DeviceMemory, tokens: Tokens, place: Place) -> Snapshot:
+    """Copies of all that one needs to go on at a place. ``tokens`` are those before it."""
+    kept, checkpoint = place.pages, place.checkpoint
     pages = np.empty((len(kept), memory.page_bytes), np.uint8)
     for data, page in zip(pages, kept):
         _read(memory, page, data)
-    if checkpoint.state_host is not None:
+    if not memory.state_bytes:
+        state = np.empty(0, np.uint8)
+    elif checkpoint.state_host is not None:
         state = checkpoint.state_host.data[: memory.state_bytes].copy()
     else:
         state = memory.state_read(checkpoint.state_slot)

@@ -1,11 +1,11 @@
-"""Which tensors a qwen35 file has, with which shapes and types.
+"""Which tensors a model file has, with which shapes and types.
 
 Names and shapes as the GGUF converter writes them; shapes in ggml order, so a matrix is (n_in, n_out).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from gguf import GGMLQuantizationType
@@ -33,10 +33,15 @@ def expected_tensors(hp: Hyperparams) -> list[Expected]:
         ("output_norm.weight", (hp.n_embd,), True),
         ("output.weight", (hp.n_embd, hp.n_vocab), False),  # missing: tied to token_embd
     ]
+    if not hp.is_hybrid:
+        table.append(("rope_freqs.weight", (hp.rope_dim // 2,), False))  # divisors of rope's frequencies (Llama 3)
+        for index in range(hp.n_block):
+            table += _block(index, _plain_attention(hp), "ffn_norm", hp)
+        return table
     for index, attention in enumerate(hp.block_is_attention):
-        table += _block(index, _attention(hp) if attention else _delta_net(hp), hp)
+        table += _block(index, _gated_attention(hp) if attention else _delta_net(hp), "post_attention_norm", hp)
     for index in range(hp.n_block, hp.n_block + hp.n_nextn):
-        table += _block(index, _attention(hp), hp)
+        table += _block(index, _gated_attention(hp), "post_attention_norm", hp)
         table += [(f"blk.{index}.nextn.{name}.weight", shape, required) for name, shape, required in _mtp(hp)]
     return table
 
@@ -84,38 +89,53 @@ def _check_type(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...]) -
         raise ModelError(f"tensor '{name}' has type {kind.name}, which is not supported; these are: {SUPPORTED_NAMES}")
 
 
-def _block(index: int, mixer: Iterator[tuple[str, tuple[int, ...]]], hp: Hyperparams) -> list[Expected]:
-    rows = [
-        ("attn_norm.weight", (hp.n_embd,)),
+def _block(index: int, mixer: Iterable[Expected], second_norm: str, hp: Hyperparams) -> list[Expected]:
+    rows: list[Expected] = [
+        ("attn_norm.weight", (hp.n_embd,), True),
         *mixer,
-        ("post_attention_norm.weight", (hp.n_embd,)),
-        ("ffn_gate.weight", (hp.n_embd, hp.n_ff)),
-        ("ffn_up.weight", (hp.n_embd, hp.n_ff)),
-        ("ffn_down.weight", (hp.n_ff, hp.n_embd)),
+        (f"{second_norm}.weight", (hp.n_embd,), True),
+        ("ffn_gate.weight", (hp.n_embd, hp.n_ff), True),
+        ("ffn_up.weight", (hp.n_embd, hp.n_ff), True),
+        ("ffn_down.weight", (hp.n_ff, hp.n_embd), True),
     ]
-    return [(f"blk.{index}.{name}", shape, True) for name, shape in rows]
+    return [(f"blk.{index}.{name}", shape, required) for name, shape, required in rows]
 
 
-def _attention(hp: Hyperparams) -> Iterator[tuple[str, tuple[int, ...]]]:
-    q_width, kv_width = hp.n_head * hp.head_dim, hp.n_head_kv * hp.head_dim
-    yield "attn_q.weight", (hp.n_embd, 2 * q_width)  # per head: query, then output gate
-    yield "attn_k.weight", (hp.n_embd, kv_width)
-    yield "attn_v.weight", (hp.n_embd, kv_width)
-    yield "attn_output.weight", (q_width, hp.n_embd)
-    yield "attn_q_norm.weight", (hp.head_dim,)
-    yield "attn_k_norm.weight", (hp.head_dim,)
+def _gated_attention(hp: Hyperparams) -> Iterator[Expected]:
+    yield from _projections(hp, 2 * hp.n_head * hp.head_dim)  # per head: query, then output gate
+    yield "attn_q_norm.weight", (hp.head_dim,), True
+    yield "attn_k_norm.weight", (hp.head_dim,), True
 
 
-def _delta_net(hp: Hyperparams) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield "attn_qkv.weight", (hp.n_embd, hp.conv_width)
-    yield "attn_gate.weight", (hp.n_embd, hp.gdn_value_width)
-    yield "ssm_conv1d.weight", (hp.conv_kernel, hp.conv_width)
-    yield "ssm_dt.bias", (hp.n_gdn_head_v,)
-    yield "ssm_a", (hp.n_gdn_head_v,)
-    yield "ssm_beta.weight", (hp.n_embd, hp.n_gdn_head_v)
-    yield "ssm_alpha.weight", (hp.n_embd, hp.n_gdn_head_v)
-    yield "ssm_norm.weight", (hp.gdn_dim,)
-    yield "ssm_out.weight", (hp.gdn_value_width, hp.n_embd)
+def _plain_attention(hp: Hyperparams) -> Iterator[Expected]:
+    yield from _projections(hp, hp.n_head * hp.head_dim)
+    if hp.arch == "qwen3":
+        yield "attn_q_norm.weight", (hp.head_dim,), True
+        yield "attn_k_norm.weight", (hp.head_dim,), True
+    yield "attn_q.bias", (hp.n_head * hp.head_dim,), False
+    yield "attn_k.bias", (hp.n_head_kv * hp.head_dim,), False
+    yield "attn_v.bias", (hp.n_head_kv * hp.head_dim,), False
+    yield "attn_output.bias", (hp.n_embd,), False
+
+
+def _projections(hp: Hyperparams, q_outputs: int) -> Iterator[Expected]:
+    kv_width = hp.n_head_kv * hp.head_dim
+    yield "attn_q.weight", (hp.n_embd, q_outputs), True
+    yield "attn_k.weight", (hp.n_embd, kv_width), True
+    yield "attn_v.weight", (hp.n_embd, kv_width), True
+    yield "attn_output.weight", (hp.n_head * hp.head_dim, hp.n_embd), True
+
+
+def _delta_net(hp: Hyperparams) -> Iterator[Expected]:
+    yield "attn_qkv.weight", (hp.n_embd, hp.conv_width), True
+    yield "attn_gate.weight", (hp.n_embd, hp.gdn_value_width), True
+    yield "ssm_conv1d.weight", (hp.conv_kernel, hp.conv_width), True
+    yield "ssm_dt.bias", (hp.n_gdn_head_v,), True
+    yield "ssm_a", (hp.n_gdn_head_v,), True
+    yield "ssm_beta.weight", (hp.n_embd, hp.n_gdn_head_v), True
+    yield "ssm_alpha.weight", (hp.n_embd, hp.n_gdn_head_v), True
+    yield "ssm_norm.weight", (hp.gdn_dim,), True
+    yield "ssm_out.weight", (hp.gdn_value_width, hp.n_embd), True
 
 
 def _mtp(hp: Hyperparams) -> Iterator[Expected]:

@@ -9,13 +9,18 @@ from typing import Any
 
 from pyjet.model.errors import ModelError
 
-ARCHITECTURE = "qwen35"
+HYBRID = "qwen35"
+#: Attention in every block. llama files store q and k rotated in pairs of neighbours, the others in halves.
+DENSE = ("qwen3", "qwen2", "llama")
+ARCHITECTURES = (HYBRID, *DENSE)
+_PAIRED_ROPE = ("llama",)
+_NO_DELTA_NET = {"gdn_dim": 0, "n_gdn_head_v": 0, "n_gdn_head_k": 0, "conv_kernel": 0}
 _MAX_POSITION = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Hyperparams:
-    """Sizes of one qwen35 model; widths and counts are elements, never bytes."""
+    """Sizes of one model; widths and counts are elements, never bytes. Sizes of what a model lacks are 0."""
 
     arch: str
     n_block: int  # trunk blocks; the MTP block is not counted
@@ -26,7 +31,7 @@ class Hyperparams:
     n_head_kv: int
     head_dim: int
     rope_dim: int
-    rope_sections: tuple[int, ...]  # pairs of time, height, width, extra; interleaved
+    rope_sections: tuple[int, ...]  # pairs of time, height, width, extra; interleaved. (): plain rope
     rope_base: float
     rms_eps: float
     n_gdn_head_v: int
@@ -36,6 +41,21 @@ class Hyperparams:
     n_vocab: int
     n_ctx_train: int
     block_is_attention: tuple[bool, ...]  # n_block entries; False = gated delta net
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Gated attention and gated delta nets side by side; otherwise plain attention in every block."""
+        return self.arch == HYBRID
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a sequence has a recurrent state besides its keys and values."""
+        return not all(self.block_is_attention)
+
+    @property
+    def rope_in_pairs(self) -> bool:
+        """Rope rotates dimensions (2i, 2i + 1); otherwise (i, i + rope_dim / 2)."""
+        return self.arch in _PAIRED_ROPE
 
     @property
     def gdn_value_width(self) -> int:
@@ -53,6 +73,9 @@ class Hyperparams:
         Raises ModelError naming the key when one is missing, of the wrong type, out of range or at odds with another.
         """
         keys = _Keys(metadata, _architecture(metadata))
+        hybrid = keys.arch == HYBRID
+        if not hybrid:
+            _check_dense(keys)
         n_all = keys.integer("block_count", 1, 512)
         n_nextn = keys.integer("nextn_predict_layers", 0, 1, default=0)
         n_block = n_all - n_nextn
@@ -70,9 +93,9 @@ class Hyperparams:
             n_vocab=_vocabulary_size(metadata),
             n_ctx_train=keys.integer("context_length", 1, _MAX_POSITION),
             rms_eps=keys.number("attention.layer_norm_rms_epsilon", 1e-12, 1e-1),
-            block_is_attention=_block_kinds(keys, n_block, n_all),
+            block_is_attention=_block_kinds(keys, n_block, n_all) if hybrid else (True,) * n_block,
             **_attention(keys, n_embd),
-            **_delta_net(keys),
+            **(_delta_net(keys) if hybrid else _NO_DELTA_NET),
         )
         return hp
 
@@ -127,11 +150,12 @@ def _architecture(metadata: Mapping[str, Any]) -> str:
     arch = metadata.get("general.architecture")
     if arch is None:
         raise ModelError("metadata key 'general.architecture' is missing; a GGUF model file states it")
-    if arch != ARCHITECTURE:
+    if arch not in ARCHITECTURES:
         raise ModelError(
-            f"general.architecture is {arch!r}; pyjet runs '{ARCHITECTURE}' (the dense Qwen3.5, 3.6 and 3.8 models)"
+            f"general.architecture is {arch!r}; pyjet runs {', '.join(map(repr, ARCHITECTURES))} (dense models of the "
+            "Qwen3.5, Qwen3, Qwen2.5 and Llama families)"
         )
-    return ARCHITECTURE
+    return str(arch)
 
 
 def _vocabulary_size(metadata: Mapping[str, Any]) -> int:
@@ -172,7 +196,7 @@ def _attention(keys: _Keys, n_embd: int) -> dict[str, Any]:
         "n_head_kv": n_head_kv,
         "head_dim": head_dim,
         "rope_dim": rope_dim,
-        "rope_sections": _rope_sections(keys, rope_dim),
+        "rope_sections": _rope_sections(keys, rope_dim) if keys.arch == HYBRID else (),
         "rope_base": keys.number("rope.freq_base", 1.0, 1e12, default=10000.0),
     }
 
@@ -200,10 +224,23 @@ def _is_size(item: Any) -> bool:
 
 
 def _check_rope_scaling(keys: _Keys) -> None:
-    kind = keys.get("rope.scaling.type", "none")
-    factor = keys.number("rope.scaling.factor", 0.0, 1e6, default=1.0)
+    kind = keys.get("rope.scaling.type", "linear")
+    factor = keys.number("rope.scaling.factor", 0.0, 1e6, default=keys.number("rope.scale_linear", 0.0, 1e6, 1.0))
     if kind not in ("none", "linear") or (kind == "linear" and factor not in (0.0, 1.0)):
         raise keys.fail("rope.scaling.type", f"{kind!r} with factor {factor} is not supported; unscaled rope works")
+
+
+def _check_dense(keys: _Keys) -> None:
+    """Raise for what files of a dense architecture may ask for and no engine here does."""
+    experts = keys.integer("expert_count", 0, 1 << 16, default=0)
+    if experts:
+        raise keys.fail("expert_count", f"{experts} experts are not supported; dense models work")
+    if keys.integer("nextn_predict_layers", 0, 1 << 16, default=0):
+        raise keys.fail("nextn_predict_layers", f"MTP blocks of {keys.arch} models are not supported")
+    if keys.get("attention.causal", True) is not True:
+        raise keys.fail("attention.causal", "models that see the tokens after a position are not supported")
+    if keys.number("attention.scale", -1e6, 1e6, default=0.0):
+        raise keys.fail("attention.scale", "is set; scores are scaled by 1 / sqrt(head width) here")
 
 
 def _delta_net(keys: _Keys) -> dict[str, Any]:

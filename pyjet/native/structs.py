@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MAX_DRAFT = 7  # PJ_MAX_DRAFT
 
 Progress = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_char_p, C.c_uint64, C.c_uint64)
@@ -49,7 +49,7 @@ class Model(C.Structure):
         ("block_is_attention", C.POINTER(C.c_uint8)),
         ("tensors", C.POINTER(Tensor)),
         ("n_tensors", C.c_int32),
-        ("reserved", C.c_int32),
+        ("rope_type", C.c_int32),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyjet.model.hyperparams import DENSE
 from pyjet.native import structs
 from pyjet.native.config import ERR_ARGUMENT
 from pyjet.native.library import NativeError
@@ -14,7 +15,7 @@ from pyjet.native.library import NativeError
 if TYPE_CHECKING:
     from pyjet.model.reader import Model, TensorInfo
 
-ARCHITECTURES = ("qwen35",)
+ARCHITECTURES = {"qwen35": 0, **dict.fromkeys(DENSE, 1)}  # pj_arch
 _SAME_NAME = (
     "n_block",
     "n_nextn",
@@ -41,14 +42,16 @@ class ModelTables:
     def __init__(self, model: Model) -> None:
         hp = model.hyperparams
         if hp.arch not in ARCHITECTURES:
-            raise NativeError(ERR_ARGUMENT, f"architecture {hp.arch!r} is unknown; use one of {ARCHITECTURES}")
+            names = ", ".join(ARCHITECTURES)
+            raise NativeError(ERR_ARGUMENT, f"architecture {hp.arch!r} is unknown; use one of {names}")
         tensors = list(model.tensors.values())
         self._keep: list[Any] = [tensor.data for tensor in tensors]
         self._tensors = (structs.Tensor * len(tensors))(*(tensor_entry(tensor) for tensor in tensors))
         self._attention = (C.c_uint8 * len(hp.block_is_attention))(*(int(flag) for flag in hp.block_is_attention))
         self.c_model = structs.Model(
             abi_version=structs.ABI_VERSION,
-            arch=ARCHITECTURES.index(hp.arch),
+            arch=ARCHITECTURES[hp.arch],
+            rope_type=int(hp.rope_in_pairs),
             block_is_attention=C.cast(self._attention, C.POINTER(C.c_uint8)),
             tensors=C.cast(self._tensors, C.POINTER(structs.Tensor)),
             n_tensors=len(tensors),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.token_ledger import TokenLedger
-from pyjet.engine.same_prefix import n_equal
+from pyjet.engine.prefix_tree import n_equal
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench.dense_shapes import DENSE_PRESETS
+from bench.make_synthetic_gguf import write_synthetic
 from cli import doctor as doctor_module
 from cli.main import COMMANDS, main
 from pyjet.assets import default_model_path
@@ -50,6 +52,15 @@ def test_inspect_shows_architecture_types_and_what_fits() -> None:
     assert status == 0
     for part in ("qwen35", "2 full attention, 6 Gated DeltaNet", "Q4_K", "24 GiB", "token_embd.weight"):
         assert part in text
+
+
+def test_inspect_of_a_dense_model(tmp_path: Path) -> None:
+    path = tmp_path / "dense.gguf"
+    write_synthetic(path, DENSE_PRESETS["micro-llama"], type_name="Q8_0", pool_bytes=1 << 16)
+    status, text = invoke("inspect", str(path))
+    assert status == 0
+    assert "2: 2 full attention" in text and "5 query and 1 KV heads of 64" in text
+    assert "DeltaNet" not in text and "recurrent" not in text
 
 
 def test_inspect_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from bench.dense_shapes import DENSE_PRESETS
 from cli.memory import GIB, Footprint, footprint, human, kv_bytes_per_token, state_bytes_per_slot
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
@@ -32,6 +33,12 @@ def test_27b_shape() -> None:
     )
     assert kv_bytes_per_token(large, "f16") == 64 * 1024
     assert state_bytes_per_slot(large) == 48 * 4 * (48 * 128 * 128 + 3 * 80 * 128)
+
+
+def test_dense_models_have_no_state() -> None:
+    hp = DENSE_PRESETS["llama3-8b"]
+    assert state_bytes_per_slot(hp) == 0
+    assert kv_bytes_per_token(hp, "f16") == 128 * 1024
 
 
 def test_what_fits() -> None:

@@ -52,9 +52,9 @@ def expected(wanted: GenerationRequest, limits: EngineLimits = LIMITS) -> tuple[
 class Run:
     """A core, a fake and everything that was said about each request."""
 
-    def __init__(self, draft_override: DraftOverride | None = None, **limits: Any) -> None:
+    def __init__(self, draft_override: DraftOverride | None = None, *, has_state: bool = True, **limits: Any) -> None:
         self.limits = replace(LIMITS, **limits)
-        self.native = FakeNative(self.limits)
+        self.native = FakeNative(self.limits, has_state=has_state)
         self.core = EngineCore(self.limits, self.native, draft_override=draft_override)
         self.events: dict[str, list[Event]] = defaultdict(list)
         self.started: list[str] = []

@@ -40,9 +40,14 @@ def fake_logits(history: list[int], n_vocab: int = N_VOCAB) -> np.ndarray:
 
 
 class FakeNative:
-    """Same calls as NativeEngine. ``gate``, when given, is acquired once per step (a test can hold it)."""
+    """Same calls as NativeEngine. ``gate``, when given, is acquired once per step (a test can hold it).
 
-    def __init__(self, limits: EngineLimits = LIMITS, gate: threading.Semaphore | None = None) -> None:
+    Without ``has_state`` it is a model of attention alone: a sequence is what its pages hold.
+    """
+
+    def __init__(
+        self, limits: EngineLimits = LIMITS, gate: threading.Semaphore | None = None, *, has_state: bool = True
+    ) -> None:
         self.limits = limits
         self.gate = gate
         self.closed = False
@@ -60,7 +65,7 @@ class FakeNative:
         self.mtp = FakeMtp(limits, self.contents[:, 1])
         self.states: list[list[int]] = [[] for _ in range(limits.n_state_slots)]
         self.pending: list[list[int]] = [[] for _ in range(limits.n_state_slots)]  # rows that wait to be accepted
-        self.state_bytes = 4 * (1 + limits.n_ctx_slot)
+        self.state_bytes = 4 * (1 + limits.n_ctx_slot) if has_state else 0
         self.page_bytes = self.contents[0].nbytes
         self.host_allocated = 0
 
@@ -118,8 +123,10 @@ class FakeNative:
             self.state_reset(slot)
         self.state_commit(slot, seq["n_accept"])
         require(0 <= seq["n_spec"] <= min(seq["n_rows"], self.limits.max_spec), "n_spec")
-        state = list(self.states[slot])
         table = batch.page_table[seq["page_begin"] : seq["page_begin"] + seq["n_pages"]]
+        first = int(batch.positions[seq["row_begin"]])
+        state = list(self.states[slot]) if self.state_bytes else self.pages[table].reshape(-1)[:first].tolist()
+        require(-1 not in state, "rows before the first one were never computed")
         logits, guesses = [], []
         for row in range(seq["row_begin"], seq["row_begin"] + seq["n_rows"]):
             position, size = int(batch.positions[row]), self.limits.page_tokens
@@ -169,10 +176,12 @@ class FakeNative:
         self.pending[slot] = []
 
     def state_copy(self, from_slot: int, to_slot: int) -> None:
+        require(self.state_bytes > 0, "there is no state to copy")
         require(from_slot != to_slot, "a state is copied to itself")
         self.states[to_slot], self.pending[to_slot] = list(self.states[from_slot]), []
 
     def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
+        require(self.state_bytes > 0, "there is no state to read")
         numbers = np.full(self.state_bytes // 4, -7, np.int32)
         numbers[0] = len(self.states[slot])
         numbers[1 : 1 + numbers[0]] = self.states[slot]
@@ -181,7 +190,7 @@ class FakeNative:
         return data
 
     def state_write(self, slot: int, data: np.ndarray) -> None:
-        require(data.shape == (self.state_bytes,), f"a state of {data.shape}")
+        require(self.state_bytes > 0 and data.shape == (self.state_bytes,), f"a state of {data.shape}")
         numbers = data.view(np.int32)
         self.states[slot], self.pending[slot] = numbers[1 : 1 + numbers[0]].tolist(), []
 

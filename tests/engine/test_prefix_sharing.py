@@ -46,6 +46,7 @@ SIZES = st.fixed_dictionaries(
         "checkpoint_step": st.sampled_from([0, 4, 100]),
         "checkpoint_gap": st.sampled_from([1, 3]),
         "max_spec": st.sampled_from([0, 2, 7]),
+        "has_state": st.booleans(),
     }
 )
 

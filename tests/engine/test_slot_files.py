@@ -36,26 +36,28 @@ def ask(engine: LocalEngine, name: str, prompt: tuple[int, ...] = PROMPT, **fiel
     return tokens, events[-1].timings.prompt_n
 
 
-def fake_engine(**limits: object) -> LocalEngine:
+def fake_engine(has_state: bool = True, **limits: object) -> LocalEngine:
     sizes = replace(LIMITS, model="m", layout="l", **limits)
-    return LocalEngine(FakeNative(sizes), sizes)
+    return LocalEngine(FakeNative(sizes, has_state=has_state), sizes)
 
 
-def test_saved_in_one_engine_and_restored_in_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_state", [True, False])
+def test_saved_in_one_engine_and_restored_in_another(tmp_path: Path, has_state: bool) -> None:
     path = str(tmp_path / "slot.bin")
-    with fake_engine() as engine:
+    with fake_engine(has_state) as engine:
         answer, _ = ask(engine, "a")
         saved = engine.slot_action(1, "save", path)
     assert (saved.n_tokens, saved.n_bytes) == (23, Path(path).stat().st_size)
-    with fake_engine() as engine:
+    with fake_engine(has_state) as engine:
         restored = engine.slot_action(4, "restore", path)
         assert (restored.n_tokens, restored.n_bytes) == (23, saved.n_bytes)
         assert ask(engine, "b", (*PROMPT, *answer, 5))[1] == 2
         assert engine.slots()[1].n_tokens > 0
 
 
-def test_erased_means_everything_is_read_again() -> None:
-    with fake_engine() as engine:
+@pytest.mark.parametrize("has_state", [True, False])
+def test_erased_means_everything_is_read_again(has_state: bool) -> None:
+    with fake_engine(has_state) as engine:
         ask(engine, "a")
         assert ask(engine, "b")[1] == 1
         assert engine.slot_action(1, "erase").n_tokens == 23

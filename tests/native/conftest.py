@@ -32,15 +32,18 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 
 @pytest.fixture(scope="session")
 def synthetic_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """synthetic_model(preset, type_name): random weights; the vocabulary is cut to 2,048 tokens."""
+    """synthetic_model(preset, type_name): random weights; the vocabulary is cut to 2,048 tokens.
+
+    seed and without as in write_synthetic.
+    """
     folder = tmp_path_factory.mktemp("synthetic")
 
     @cache
-    def make(preset: str, type_name: str, seed: int = 1) -> Model:
+    def make(preset: str, type_name: str, seed: int = 1, without: tuple[str, ...] | None = None) -> Model:
         hp = PRESETS[preset]
-        path = folder / f"{preset}-{type_name}-{seed}.gguf"
+        path = folder / f"{preset}-{type_name}-{seed}-{'-'.join(without or ())}.gguf"
         hp = replace(hp, n_vocab=min(hp.n_vocab, 2048))
-        write_synthetic(path, hp, type_name=type_name, seed=seed, pool_bytes=1 << 20)
+        write_synthetic(path, hp, type_name=type_name, seed=seed, pool_bytes=1 << 20, without=without)
         return load_model(path)
 
     return make

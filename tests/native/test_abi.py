@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyjet.native import config, structs
+from pyjet.native import config, structs, tables
 from pyjet.native.library import STATUS_NAMES
 from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_CANDIDATES, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE
 from pyjet.native.step import (
@@ -41,6 +41,10 @@ ENUMS = {
     "PJ_SEQ_RESET": SEQ_RESET,
     "PJ_STEP_TRUNK": STEP_TRUNK,
     "PJ_STEP_MTP": STEP_MTP,
+    "PJ_ARCH_QWEN35": tables.ARCHITECTURES["qwen35"],
+    "PJ_ARCH_DENSE": tables.ARCHITECTURES["qwen3"],
+    "PJ_ROPE_HALVES": int(False),  # Hyperparams.rope_in_pairs
+    "PJ_ROPE_PAIRS": int(True),
     **{f"PJ_DEVICE_{name.upper()}": number for number, name in enumerate(config.DEVICES)},
     **{f"PJ_ISA_{name.upper()}": number for number, name in enumerate(config.ISAS)},
     **{f"PJ_KV_{name.upper()}": number for number, name in enumerate(config.KV_TYPES)},

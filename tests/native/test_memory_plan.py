@@ -13,10 +13,17 @@ from tests.native.conftest import MakeModel
 SIZES = {"n_pages": 9, "n_state_slots": 3, "max_rows": 40, "max_spec": 2}
 
 
-@pytest.mark.parametrize("type_name", ["Q4_K_M", "F16", "IQ4_XS", "Q3_K", "Q5_1"])
+PRESETS_AND_TYPES = [
+    *(("micro", name) for name in ("Q4_K_M", "F16", "IQ4_XS", "Q3_K", "Q5_1")),
+    ("micro-qwen3", "Q4_K_M"),
+    ("micro-llama", "Q8_0"),
+]
+
+
+@pytest.mark.parametrize(("preset", "type_name"), PRESETS_AND_TYPES)
 @pytest.mark.parametrize("kv", ["f16", "q8_0"])
-def test_plan_and_engine_agree(synthetic_model: MakeModel, type_name: str, kv: str) -> None:
-    model, config = synthetic_model("micro", type_name), EngineConfig(**SIZES, kv_type_k=kv, kv_type_v=kv)
+def test_plan_and_engine_agree(synthetic_model: MakeModel, preset: str, type_name: str, kv: str) -> None:
+    model, config = synthetic_model(preset, type_name), EngineConfig(**SIZES, kv_type_k=kv, kv_type_v=kv)
     plan = memory_plan(model, config)
     with NativeEngine(model, config) as engine:
         info = engine.info()

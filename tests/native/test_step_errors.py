@@ -405,7 +405,7 @@ CONFIG_CASES = [
 ]
 MODEL_CASES = [
     ("abi_version", 99, "argument", "pj_model.abi_version is 99"),
-    ("arch", 1, "model", "architecture number 1"),
+    ("arch", 2, "model", "architecture number 2"),
     ("n_block", 0, "model", "n_block"),
     ("n_block", HUGE, "model", "n_block"),
     ("n_nextn", 2, "model", "n_nextn"),

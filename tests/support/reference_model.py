@@ -1,4 +1,4 @@
-"""The qwen35 architecture in plain numpy, float64, token by token: what every backend's numbers are judged by.
+"""The architectures in plain numpy, float64, token by token: what every backend's numbers are judged by.
 
 Written from the published formulas, not from the engine: gated full attention (Qiu et al., "Gated Attention for Large
 Language Models", 2025), Gated DeltaNet (Yang et al., 2024, eq. 10) as the token recurrence, RMSNorm (Zhang and
@@ -117,29 +117,49 @@ class ReferenceModel:
     def block(self, x: Array, prefix: str, is_attention: bool) -> Array:
         mixer = self.attention if is_attention else self.delta_net
         x = x + mixer(self.norm(x, self.weight(prefix + "attn_norm.weight")), prefix)
-        h = self.norm(x, self.weight(prefix + "post_attention_norm.weight"))
+        h = self.norm(x, self.weight(prefix + ("post_attention" if self.hp.is_hybrid else "ffn") + "_norm.weight"))
         gate, up = self.linear(h, prefix + "ffn_gate.weight"), self.linear(h, prefix + "ffn_up.weight")
         return x + self.linear(silu(gate) * up, prefix + "ffn_down.weight")
 
     def attention(self, h: Array, prefix: str) -> Array:
-        """Causal attention with grouped heads, q/k norm, rope and a sigmoid output gate."""
+        """Causal attention with grouped heads and rope; norms, biases and a sigmoid output gate where there are."""
         hp, n = self.hp, len(h)
-        q, gate = np.split(self.linear(h, prefix + "attn_q.weight").reshape(n, hp.n_head, 2 * hp.head_dim), 2, -1)
-        k = self.linear(h, prefix + "attn_k.weight").reshape(n, hp.n_head_kv, hp.head_dim)
-        v = self.linear(h, prefix + "attn_v.weight").reshape(n, hp.n_head_kv, hp.head_dim)
-        q = self.rope(self.norm(q, self.weight(prefix + "attn_q_norm.weight")))
-        k = self.rope(self.norm(k, self.weight(prefix + "attn_k_norm.weight")))
+        q = self.biased(h, prefix + "attn_q").reshape(n, hp.n_head, -1)
+        k = self.biased(h, prefix + "attn_k").reshape(n, hp.n_head_kv, hp.head_dim)
+        v = self.biased(h, prefix + "attn_v").reshape(n, hp.n_head_kv, hp.head_dim)
+        gate = sigmoid(q[..., hp.head_dim :]) if hp.is_hybrid else 1.0
+        q = self.rope(self.norm_or_not(q[..., : hp.head_dim], prefix + "attn_q_norm.weight"))
+        k = self.rope(self.norm_or_not(k, prefix + "attn_k_norm.weight"))
         group = hp.n_head // hp.n_head_kv
         k, v = np.repeat(self.stored(k), group, axis=1), np.repeat(self.stored(v), group, axis=1)
         scores = np.einsum("thd,shd->hts", q, k) / np.sqrt(hp.head_dim)
         scores[:, ~np.tri(n, dtype=bool)] = -np.inf
-        out = np.einsum("hts,shd->thd", softmax(scores), v) * sigmoid(gate)
-        return self.linear(out.reshape(n, -1), prefix + "attn_output.weight")
+        out = np.einsum("hts,shd->thd", softmax(scores), v) * gate
+        return self.biased(out.reshape(n, -1), prefix + "attn_output")
+
+    def biased(self, x: Array, name: str) -> Array:
+        out = self.linear(x, name + ".weight")
+        return out + self.weight(name + ".bias") if name + ".bias" in self._tensors else out
+
+    def norm_or_not(self, x: Array, name: str) -> Array:
+        return self.norm(x, self.weight(name)) if name in self._tensors else x
 
     def rope(self, x: Array) -> Array:
-        """x [T, heads, head_dim]: rotates pair (i, i + rope_dim/2) by position * base^(-2i/rope_dim)."""
+        """x [T, heads, head_dim]: rotates pair i by position * base^(-2i/rope_dim), divided by rope_freqs if given.
+
+        A pair is (i, i + rope_dim/2); of llama files (2i, 2i + 1), which is the former after a change of order.
+        """
         half = self.hp.rope_dim // 2
+        if self.hp.arch == "llama":
+            pairs = np.arange(2 * half).reshape(half, 2)
+            order = np.concatenate([pairs[:, 0], pairs[:, 1], np.arange(2 * half, x.shape[-1])])
+            return self.rotated(x[..., order], half)[..., np.argsort(order)]
+        return self.rotated(x, half)
+
+    def rotated(self, x: Array, half: int) -> Array:
         frequency = self.hp.rope_base ** (-2.0 * np.arange(half) / self.hp.rope_dim)
+        if "rope_freqs.weight" in self._tensors:
+            frequency = frequency / self.weight("rope_freqs.weight")
         angle = (np.arange(len(x))[:, None] * frequency)[:, None, :]
         a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
         cos, sin = np.cos(angle), np.sin(angle)

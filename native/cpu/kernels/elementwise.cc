@@ -110,4 +110,12 @@ void rope(float *head, const float *cos, const float *sin, int rope_dim) {
     }
 }
 
+void rope_pairs(float *head, const float *cos, const float *sin, int rope_dim) {
+    for (int i = 0; i < rope_dim / 2; ++i) {
+        const float a = head[2 * i], b = head[2 * i + 1];
+        head[2 * i] = a * cos[i] - b * sin[i];
+        head[2 * i + 1] = a * sin[i] + b * cos[i];
+    }
+}
+
 }  // namespace pj::cpu::PJ_ISA

@@ -18,6 +18,7 @@ int argmax(const float *x, int n);
 
 void hadamard(float *x, int n, int block);
 void rope(float *head, const float *cos, const float *sin, int rope_dim);
+void rope_pairs(float *head, const float *cos, const float *sin, int rope_dim);
 void store_kv(int kv_type, const float *x, int n, void *out);
 void load_kv(int kv_type, const void *in, int n, float *x);
 void attention(const AttentionArgs &args);

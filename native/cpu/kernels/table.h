@@ -41,7 +41,8 @@ struct Kernels {
     // --- attention (kernels/attention.cc, kernels/elementwise.cc)
     // Orthonormal Walsh-Hadamard transform (Sylvester order) of each block of n values; its own inverse.
     void (*hadamard)(float *x, int n, int block);
-    void (*rope)(float *head, const float *cos, const float *sin, int rope_dim);
+    void (*rope)(float *head, const float *cos, const float *sin, int rope_dim);  // halves
+    void (*rope_pairs)(float *head, const float *cos, const float *sin, int rope_dim);
     void (*store_kv)(int kv_type, const float *x, int n, void *out);
     void (*load_kv)(int kv_type, const void *in, int n, float *x);
     void (*attention)(const AttentionArgs &args);

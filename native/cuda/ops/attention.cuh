@@ -1,4 +1,4 @@
-// Paged attention with heads of 256.
+// Paged attention with heads of 256; smaller ones share one (kv_layout.h).
 //
 // Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. In a tile
 // every score is weighed against the largest so far, tile included; the weights' sums are taken per
@@ -130,9 +130,7 @@ __device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_F16> &v, int batch
 }
 
 // The queries of an item, as A operands. Scores come out in units of log2.
-__device__ __forceinline__ float score_factor() { return 1.4426950408889634f / 16.0f; }
-static_assert(kHeadDim == 16 * 16, "score_factor: 1 / sqrt(kHeadDim)");
-
+//
 // Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
 __device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
     const unsigned group = head_group(s), at = item.first_column + column;
@@ -160,14 +158,14 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     if (lane >= kColumns) return;
     const int index = query_index(s, item, lane);
     const float *scale = reinterpret_cast<const QueryQ8 *>(s.buf.query)[max(index, 0)].scale;
-    shared.query_scale[warp][lane] = index < 0 ? 0.0f : __ldcg(scale + warp) * score_factor();
+    shared.query_scale[warp][lane] = index < 0 ? 0.0f : __ldcg(scale + warp) * s.score_factor;
 }
 
 __device__ __forceinline__ float4 query_floats(const StepArgs &s, int index, int at) {
     if (index < 0) return make_float4(0, 0, 0, 0);
     const float4 q =
         __ldcg(reinterpret_cast<const float4 *>(s.buf.query + static_cast<int64_t>(index) * kHeadDim + at));
-    const float f = score_factor();
+    const float f = s.score_factor;
     return make_float4(q.x * f, q.y * f, q.z * f, q.w * f);
 }
 

@@ -32,10 +32,10 @@ constexpr int kGenericRows = 8;
 constexpr int kGenericSpan = 256;  // inputs between two looks at the rows: 8 per lane
 
 // acc[r] += this lane's products of inputs first .. first + 255 (those below n_in). x: row 0 of the
-// group, rows n_in apart; w: the block that holds input `first`.
+// group, rows `stride` apart; w: the block that holds input `first`.
 template <int32_t kType>
-__device__ __forceinline__ void multiply_raw(const uint8_t *w, const float *x, int first, int n_in, int n_rows,
-                                             int lane, float (&acc)[kGenericRows]) {
+__device__ __forceinline__ void multiply_raw(const uint8_t *w, const float *x, int first, int n_in, int stride,
+                                             int n_rows, int lane, float (&acc)[kGenericRows]) {
     constexpr int kElements = kRawElements<kType>;
     float value[kGenericSpan / 32];
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ __forceinline__ void multiply_raw(const uint8_t *w, const float *x, i
 #pragma unroll
     for (int r = 0; r < kGenericRows; ++r) {
         if (r >= n_rows) break;
-        const float *row = x + static_cast<int64_t>(r) * n_in + first + lane;
+        const float *row = x + static_cast<int64_t>(r) * stride + first + lane;
 #pragma unroll
         for (int j = 0; j < kGenericSpan / 32; ++j)
             if (first + 32 * j + lane < n_in) acc[r] = fmaf(value[j], __ldcg(row + 32 * j), acc[r]);
@@ -57,16 +57,17 @@ template <int32_t kType>
 __device__ __forceinline__ void gemm_raw(const StepArgs &s, const Gemm &gemm, int n_all_rows) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int64_t row_bytes = static_cast<int64_t>(gemm.n_in / kRawElements<kType>) * kRawBytes<kType>;
+    const int stride = gemm.k_units * kUnitInputs;
     const int n_items = gemm.n_out * ((n_all_rows + kGenericRows - 1) / kGenericRows);  // compiler.cc checks the range
     for (int item = blockIdx.x * kConsumerWarps + warp; item < n_items; item += gridDim.x * kConsumerWarps) {
         const int out = item % gemm.n_out, first_row = item / gemm.n_out * kGenericRows;
         const int n_rows = min(kGenericRows, n_all_rows - first_row);
         const uint8_t *w = gemm.raw + source_output(s, gemm, out) * row_bytes;
-        const float *x = s.buf.act_f32 + static_cast<int64_t>(first_row) * gemm.n_in;
+        const float *x = s.buf.act_f32 + static_cast<int64_t>(first_row) * stride;
         float acc[kGenericRows] = {};
         for (int first = 0; first < gemm.n_in;
              first += kGenericSpan, w += kGenericSpan / kRawElements<kType> * kRawBytes<kType>)
-            multiply_raw<kType>(w, x, first, gemm.n_in, n_rows, lane, acc);
+            multiply_raw<kType>(w, x, first, gemm.n_in, stride, n_rows, lane, acc);
         float mine = 0.0f;
 #pragma unroll
         for (int r = 0; r < kGenericRows; ++r) {

@@ -16,7 +16,7 @@
 
 namespace pj::cuda {
 
-constexpr int kHeadDim = 256;
+constexpr int kHeadDim = kWideDim;
 constexpr int kScalesAt = kBlockTokens * kHeadDim;  // byte offset of the scales in a q8_0 block
 
 // A rotated query as int8 blocks of 32, each with its scale. Word 2 l + h: dims of lane l in lanes.cuh.
@@ -112,11 +112,14 @@ __device__ __forceinline__ void store_value(uint8_t *block, int type, int positi
     if (type != PJ_KV_F16 && (lane & 3) == 0) store_scale(block, position, scale, b);
 }
 
+// lane: whose dims of the wide head these are; index: -1: of none. The whole warp calls it.
 __device__ __forceinline__ void store_query(const StepArgs &s, int index, const Lane8 &x, int lane) {
+    int q[8];
+    float scale = 0;
+    if (s.kv_type_k != PJ_KV_F16) scale = q8_block(x, q);
+    if (index < 0) return;
     if (s.kv_type_k == PJ_KV_F16) return store256(s.buf.query + static_cast<int64_t>(index) * kHeadDim, lane, x);
     QueryQ8 &to = reinterpret_cast<QueryQ8 *>(s.buf.query)[index];
-    int q[8];
-    const float scale = q8_block(x, q);
     *reinterpret_cast<uint2 *>(to.words + 2 * lane) = make_uint2(pack_bytes(q), pack_bytes(q + 4));
     if ((lane & 3) == 0) to.scale[lane >> 2] = scale;
 }

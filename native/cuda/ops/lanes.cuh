@@ -91,6 +91,13 @@ __device__ __forceinline__ Lane8 multiply(const Lane8 &a, const Lane8 &b) {
     return out;
 }
 
+__device__ __forceinline__ Lane8 add(const Lane8 &a, const Lane8 &b) {
+    Lane8 out;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out.v[i] = a.v[i] + b.v[i];
+    return out;
+}
+
 __device__ __forceinline__ Lane8 scale(const Lane8 &a, float factor) {
     Lane8 out;
 #pragma unroll
@@ -98,7 +105,7 @@ __device__ __forceinline__ Lane8 scale(const Lane8 &a, float factor) {
     return out;
 }
 
-// Orthonormal Walsh-Hadamard transform of each block of 64 or 256 columns, as kernels.hadamard.
+// Orthonormal Walsh-Hadamard transform of each block of 64, 128 or 256 columns, as kernels.hadamard.
 template <int kBlock>
 __device__ __forceinline__ void hadamard(Lane8 &x, int lane) {
     auto in_lane = [&](int bit) {
@@ -122,12 +129,10 @@ __device__ __forceinline__ void hadamard(Lane8 &x, int lane) {
     in_lane(2);
     across(1);  // bits 2 and 3
     across(2);
-    in_lane(4);  // bit 4
-    across(4);   // bit 5
-    if (kBlock == 256) {
-        across(8);
-        across(16);
-    }
+    in_lane(4);                     // bit 4
+    across(4);                      // bit 5
+    if (kBlock >= 128) across(8);   // bit 6
+    if (kBlock >= 256) across(16);  // bit 7
     const float norm = 1.0f / sqrtf(static_cast<float>(kBlock));
 #pragma unroll
     for (int i = 0; i < 8; ++i) x.v[i] *= norm;

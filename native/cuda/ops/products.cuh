@@ -8,10 +8,10 @@
 
 namespace pj::cuda {
 
-// Where the pieces of a column are. A table look-up that needs nothing of this launch: readers do it
-// before they wait.
+// Where the pieces of a column are; beyond the last block there are none. A table look-up that needs nothing of this
+// launch: readers do it before they wait.
 __device__ __forceinline__ PieceSpan pieces_at(const StepArgs &s, const Product &p, int column) {
-    if (s.wide) return {0, 1};
+    if (s.wide) return {0, column < p.row_stride ? 1 : 0};
     const int2 span = __ldg(reinterpret_cast<const int2 *>(p.pieces + column / kUnitOutputs));
     return {span.x, span.y};
 }
@@ -92,7 +92,7 @@ __device__ __forceinline__ float load_squares(const StepArgs &s, int row, int la
 
 // 1 / rms of the row, from the lanes' parts. The whole warp calls it.
 __device__ __noinline__ float factor_of_squares(const StepArgs &s, float sum) {
-    return 1.0f / sqrtf(warp_sum(sum) / s.shape.n_embd + s.shape.rms_eps);
+    return 1.0f / sqrtf(warp_sum(sum) / s.shape.norm_width + s.shape.rms_eps);
 }
 
 __device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane) {

@@ -65,7 +65,7 @@ __device__ __forceinline__ ResidualItem residual_item(const StepArgs &s, const O
     return item;
 }
 
-// x += product; square sums of x for the row factor; act = quantised x * norm.
+// x += product + bias; square sums of x for the row factor; act = quantised x * norm.
 template <class Wait>
 __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const Wait &wait) {
     const int groups = s.shape.n_embd / 256;
@@ -76,7 +76,8 @@ __device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const 
             const RowGroup &at = item.at;
             Lane8 x = item.x;
             if (op.n_inputs) {
-                const Lane8 delta = product256(s, op.input[0], item.span, at.row, at.group * 256, lane);
+                Lane8 delta = product256(s, op.input[0], item.span, at.row, at.group * 256, lane);
+                if (op.bias) delta = add(delta, load256(op.bias + at.group * 256, lane));
 #pragma unroll
                 for (int i = 0; i < 8; ++i) x.v[i] = adds ? x.v[i] + delta.v[i] : delta.v[i];
                 store256(s.buf.x + int64_t{item.index} * 256, lane, x);

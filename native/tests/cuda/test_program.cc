@@ -21,17 +21,23 @@ Matrix matrix(int32_t type, int n_in, int n_out) {
     return {"m", type, reinterpret_cast<const void *>(next), 1, n_in, n_out};
 }
 
+AttentionWeights attention(const Shape &s, int32_t type, int32_t v_type) {
+    const int heads = s.n_head * s.head_dim, kv = s.n_head_kv * s.head_dim;
+    AttentionWeights w;
+    w.q = matrix(type, s.n_embd, s.query_outputs());
+    w.k = matrix(type, s.n_embd, kv);
+    w.v = matrix(v_type, s.n_embd, kv);
+    w.output = matrix(type, heads, s.n_embd);
+    w.q_norm = w.k_norm = Vector(s.head_dim);
+    return w;
+}
+
 Block block(const Shape &s, bool is_attention, int32_t type) {
     Block b;
     b.is_attention = is_attention;
     b.norm = b.post_norm = Vector(s.n_embd);
     if (is_attention) {
-        const int heads = s.n_head * s.head_dim, kv = s.n_head_kv * s.head_dim;
-        b.attention.q = matrix(type, s.n_embd, 2 * heads);
-        b.attention.k = matrix(type, s.n_embd, kv);
-        b.attention.v = matrix(GGML_Q6_K, s.n_embd, kv);
-        b.attention.output = matrix(type, heads, s.n_embd);
-        b.attention.q_norm = b.attention.k_norm = Vector(s.head_dim);
+        b.attention = attention(s, type, GGML_Q6_K);
     } else {
         b.gdn.qkv = matrix(type, s.n_embd, s.conv_channels());
         b.gdn.z = matrix(type, s.n_embd, s.gdn_value_width());
@@ -50,7 +56,7 @@ Block block(const Shape &s, bool is_attention, int32_t type) {
 
 Model model_27b_width() {
     Model m;
-    m.shape = {4, 1, 5120, 17408, 24, 4, 256, 64, 48, 16, 128, 4, 248320, 262144, 1e7f, 1e-6f};
+    m.shape = {4, 1, 5120, 17408, 24, 4, 256, 64, 48, 16, 128, 4, 248320, 262144, 1e7f, 1e-6f, true, false};
     const Shape &s = m.shape;
     m.token_embd = matrix(GGML_Q4_K, s.n_embd, s.n_vocab);
     m.output = matrix(GGML_Q6_K, s.n_embd, s.n_vocab);
@@ -63,6 +69,30 @@ Model model_27b_width() {
     mtp.e_norm = mtp.h_norm = mtp.head_norm = Vector(s.n_embd);
     mtp.embedding = m.token_embd;
     mtp.head = m.output;
+    return m;
+}
+
+// A dense model whose rows are no multiple of 256 (SmolLM2-135M's), with biases.
+Model model_dense() {
+    Model m;
+    m.shape = {2, 0, 576, 1472, 9, 3, 64, 64, 0, 0, 0, 0, 49152, 8192, 1e5f, 1e-5f, false, true};
+    const Shape &s = m.shape;
+    m.token_embd = m.output = matrix(GGML_Q8_0, s.n_embd, s.n_vocab);
+    m.output_norm = Vector(s.n_embd);
+    for (int i = 0; i < s.n_block; ++i) {
+        Block b;
+        b.is_attention = true;
+        b.norm = b.post_norm = Vector(s.n_embd);
+        b.attention = attention(s, GGML_Q4_1, GGML_Q8_0);
+        b.attention.q_norm = b.attention.k_norm = {};
+        b.attention.q_bias = Vector(s.n_head * s.head_dim);
+        b.attention.k_bias = b.attention.v_bias = Vector(s.n_head_kv * s.head_dim);
+        b.attention.out_bias = Vector(s.n_embd);
+        b.ffn_gate = matrix(GGML_Q4_1, s.n_embd, s.n_ff);
+        b.ffn_up = matrix(GGML_Q4_1, s.n_embd, s.n_ff);
+        b.ffn_down = matrix(GGML_Q4_1, s.n_ff, s.n_embd);
+        m.blocks.push_back(b);
+    }
     return m;
 }
 
@@ -138,7 +168,7 @@ void check_forms(const Program &p) {
             const Gemm &g = op.gemm[k];
             const int form = g.act_span == 0 ? kActFloat : g.act_span == 256 ? kActSpan256 : kActSpan32;
             CHECK(forms & form, "a GEMM reads form %d, written are %d", form, forms);
-            CHECK(width == g.n_in, "a GEMM reads %d columns of %d", g.n_in, width);
+            CHECK(width == g.k_units * kUnitInputs, "a GEMM reads %d columns of %d", g.n_in, width);
         }
     }
 }
@@ -260,6 +290,38 @@ void check_model(int n_cta, int max_rows, bool print) {
                     static_cast<long long>((p.residual_floats + p.between_floats) * 4 >> 20));
 }
 
+// Whoever reads 256 columns at a time finds the pieces of each, or none behind the last block.
+void check_pieces(const Programs &p, const PieceSpan *table, const Op &op) {
+    for (int k = 0; k < op.n_gemms; ++k) {
+        const Gemm &g = op.gemm[k];
+        const auto first = static_cast<size_t>(g.pieces - table);
+        for (int b = 0; b < (g.n_blocks + 3) / 4 * 4; ++b)
+            CHECK((p.pieces.at(first + b).n > 0) == (b < g.n_blocks), "block %d of %d", b, g.n_blocks);
+    }
+}
+
+void check_dense(int n_cta, int max_rows) {
+    const Model model = model_dense();
+    const Weights weights(model);
+    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32)};
+    const Programs sized = compile_programs(model, weights, limits, {});
+    float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
+    const auto *const table = reinterpret_cast<const PieceSpan *>(uintptr_t{1} << 30);
+    const ProductMemory memory = {residual, residual + sized.residual_floats, table};
+    const Programs p = compile_programs(model, weights, limits, memory);
+    CHECK(p.n_attention_layers == 2 && p.n_gdn_layers == 0, "%d %d", p.n_attention_layers, p.n_gdn_layers);
+    CHECK(p.act_width == 1536 && p.act_f32_width == 1536, "%d %d", p.act_width, p.act_f32_width);
+    CHECK(p.mtp.ops.empty() && p.drafting.ops.empty(), "there is no MTP block");
+    check_lifetimes(p.trunk, limits);
+    check_barriers(p.trunk);
+    check_tasks(p.trunk);
+    check_forms(p.trunk);
+    for (const Op &op : p.trunk.ops) {
+        check_pieces(p, table, op);
+        CHECK(op.kind != OpKind::kMergeHeads || op.n_inputs == 0, "heads without a gate read no product");
+    }
+}
+
 }  // namespace
 
 int main(int argc, char **) {
@@ -269,5 +331,6 @@ int main(int argc, char **) {
     for (int n_cta : {82, 132})
         for (int max_rows : {8, 24, 40, 64, 512})
             check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
+    for (int max_rows : {1, 24, 512}) check_dense(132, max_rows);
     return check_result();
 }

@@ -21,6 +21,7 @@ from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
 from tests.engine import test_real_speculation, test_speculative_bits
 from tests.native import (
     test_batch_invariance,
+    test_dense,
     test_drafts,
     test_mtp,
     test_sampling,
@@ -30,6 +31,7 @@ from tests.native import (
 
 SHARED_MODULES = (
     test_batch_invariance,
+    test_dense,
     test_drafts,
     test_mtp,
     test_sampling,
@@ -71,8 +73,8 @@ def engines_on_the_gpu(gpu: None) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Heads of 64 are for the CPU."""
+    """Gated heads of 64 are for the CPU."""
     for item in items:
         params = getattr(item, "callspec", None)
         if item.path.parent == Path(__file__).parent and params and params.params.get("preset") == "micro":
-            item.add_marker(pytest.mark.skip(reason="the CUDA backend needs attention heads of 256"))
+            item.add_marker(pytest.mark.skip(reason="the CUDA backend needs gated heads of 256"))
