@@ -4,6 +4,8 @@
 #   make test     the unit tests                                      ARGS=  (pytest's)
 #   make lint     ruff, mypy, clang-format
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
+#   make clients  real SDKs and coding agents change a file through the server   ARGS="--only aider"
+#   make fuzz     ten thousand bad requests: no internal error, no hang, no leak      ARGS="--requests 1000 --seed 2"
 #   make kl       KL divergence of the CPU backend to llama.cpp
 #   make compat   llama-server's own test suite                       ARGS="--model pyjet-tiny"
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
@@ -52,7 +54,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval kl compat bench gpu-check clean FORCE
+.PHONY: serve test native-test lint eval clients fuzz kl compat bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -74,6 +76,13 @@ lint: $(VENV)/.lint
 
 eval: $(VENV)/.package
 	$(PY) -m compat_tests.eval $(if $(URL),--url $(URL)) $(OPTIONS) $(ARGS)
+
+# The clients are installed below .cache, apart from pyjet's own environment.
+clients: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.clients $(ARGS)
+
+fuzz: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.fuzz $(ARGS)
 
 kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)

@@ -117,11 +117,28 @@ def agents_table(record: dict[str, Any]) -> str:
     return markdown(["", "pyjet", "llama.cpp", "tuned", "bound", ""], rows, note)
 
 
+def clients_table(record: dict[str, Any]) -> str:
+    """Clients that changed a file through the server, with all APIs that each of them used."""
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in record["clients"]:
+        version = f"{row['package']} {row['version']}".strip()
+        found.setdefault((row["client"], version, row["model"]), []).append(row)
+    rows = []
+    for (client, version, model), of_client in found.items():
+        apis = dict.fromkeys(row["api"].removesuffix(", streamed") for row in of_client)
+        result = "ok" if all(row["result"] == "ok" for row in of_client) else "FAILED"
+        rows.append([client, version, ", ".join(f"`{api}`" for api in apis), model, result])
+    lines = [["client", "version", "API", "model", "result"], ["---"] * 5, *rows]
+    note = f"pyjet {record['pyjet']}, embedded model, CPU; {record['date']}."
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+
+
 # table name -> (results file, renderer)
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "kl-cpu": ("kl-cpu.json", kl_table),
     "bench-cpu": ("bench-cpu.json", bench_table),
     "eval-chats": ("eval-chats.json", eval_table),
+    "clients": ("clients.json", clients_table),
     "step-h200": ("nvidia-h200/step.json", step_table),
     "bounds-h200": ("nvidia-h200/step.json", bounds_table),
     "agents-h200": ("nvidia-h200/agents.json", agents_table),

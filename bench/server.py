@@ -30,6 +30,15 @@ def running_server(
 
     Raises RuntimeError with the end of its log when it does not become ready.
     """
+    with served(options, timeout_s, program) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def served(
+    options: Sequence[str] = (), timeout_s: float = 120, program: Sequence[str] = PYJET
+) -> Iterator[tuple[str, int]]:
+    """The same with the server's process id beside the URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log:
@@ -40,7 +49,7 @@ def running_server(
                 log.seek(0)
                 tail = log.read()[-4000:].decode(errors="replace")
                 raise RuntimeError(f"the server did not become ready in {timeout_s:.0f} s:\n{tail}")
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
             try:

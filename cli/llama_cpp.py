@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 XLLAMACPP_VERSION = "2026.10.11549"
 KV_TYPES = {"f16": 1, "q8_0": 8}  # ggml type numbers
+POOLINGS = {"none": 0, "mean": 1, "cls": 2, "last": 3}  # llama_pooling_type
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.float32]
 
 
 class LlamaCppError(RuntimeError):
@@ -91,6 +93,10 @@ _FUNCTIONS: list[tuple[str, type | None, list[type]]] = [
     ("llama_batch_free", None, [_Batch]),
     ("llama_decode", C.c_int32, [C.c_void_p, _Batch]),
     ("llama_get_logits_ith", C.POINTER(C.c_float), [C.c_void_p, C.c_int32]),
+    ("llama_set_embeddings", None, [C.c_void_p, C.c_bool]),
+    ("llama_model_n_embd", C.c_int32, [C.c_void_p]),
+    ("llama_get_embeddings_ith", C.POINTER(C.c_float), [C.c_void_p, C.c_int32]),
+    ("llama_get_embeddings_seq", C.POINTER(C.c_float), [C.c_void_p, C.c_int32]),
     ("llama_free", None, [C.c_void_p]),
     ("llama_model_free", None, [C.c_void_p]),
 ]
@@ -162,10 +168,18 @@ class LlamaContext:
 
     n_ctx: tokens it can hold. kv_type: "f16" or "q8_0", for keys and values. n_threads: CPU workers.
     flash: compute attention without storing the scores; None: where it can, its default. q8_0 needs it.
+    pooling: for `embed` instead of `decode`, a key of POOLINGS.
     """
 
     def __init__(
-        self, model: LlamaModel, n_ctx: int, kv_type: str = "f16", n_threads: int = 0, *, flash: bool | None = None
+        self,
+        model: LlamaModel,
+        n_ctx: int,
+        kv_type: str = "f16",
+        n_threads: int = 0,
+        *,
+        flash: bool | None = None,
+        pooling: str | None = None,
     ):
         self._model, self._library = model, model.library
         params = self._library.llama_context_default_params()
@@ -173,15 +187,36 @@ class LlamaContext:
         params.type_k = params.type_v = KV_TYPES[kv_type]
         if flash is not None:
             params.flash_attn_type = int(flash)
+        if pooling is not None:
+            params.pooling_type = POOLINGS[pooling]
+            params.n_ubatch = params.n_batch  # a pooled text is one micro-batch
         if n_threads > 0:
             params.n_threads = params.n_threads_batch = n_threads
         self._handle = self._library.llama_init_from_model(model.handle, params)
         if not self._handle:
             raise LlamaCppError(f"llama.cpp cannot create a context of {n_ctx} tokens with {kv_type} KV")
+        self._library.llama_set_embeddings(self._handle, pooling is not None)
         self.position = 0
+        self._is_pooled = pooling not in (None, "none")
 
     def decode(self, tokens: Tokens, *, all_logits: bool) -> Logits:
         """Append tokens in one call. Returns the logits [n, n_vocab] of all of them or of the last one."""
+        count = len(tokens)
+        self._run(tokens, all_outputs=all_logits)
+        wanted = range(count) if all_logits else [count - 1]
+        return np.stack([self._row(i) for i in wanted])
+
+    def embed(self, tokens: Tokens) -> Rows:
+        """The embedding of a text, in one call: [1, n_embd], or [n, n_embd] with pooling "none"."""
+        self._run(tokens, all_outputs=True)
+        if self._is_pooled:
+            pointers = [self._library.llama_get_embeddings_seq(self._handle, 0)]
+        else:
+            pointers = [self._library.llama_get_embeddings_ith(self._handle, i) for i in range(len(tokens))]
+        shape = (self._library.llama_model_n_embd(self._model.handle),)
+        return np.stack([np.ctypeslib.as_array(pointer, shape=shape).copy() for pointer in pointers])
+
+    def _run(self, tokens: Tokens, *, all_outputs: bool) -> None:
         count = len(tokens)
         batch = self._library.llama_batch_init(count, 0, 1)
         try:
@@ -189,15 +224,13 @@ class LlamaContext:
             for i, token in enumerate(tokens):
                 batch.token[i], batch.pos[i] = int(token), self.position + i
                 batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
-                batch.logits[i] = int(all_logits or i == count - 1)
+                batch.logits[i] = int(all_outputs or i == count - 1)
             status = self._library.llama_decode(self._handle, batch)
         finally:
             self._library.llama_batch_free(batch)
         if status != 0:
             raise LlamaCppError(f"llama_decode failed with status {status}")
         self.position += count
-        wanted = range(count) if all_logits else [count - 1]
-        return np.stack([self._row(i) for i in wanted])
 
     def _row(self, index: int) -> Logits:
         pointer = self._library.llama_get_logits_ith(self._handle, index)

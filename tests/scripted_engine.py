@@ -100,6 +100,7 @@ class ScriptedEngine:
         self.cancels: list[tuple[str, int | None]] = []
         self.finished: dict[str, FinishedEvent] = {}
         self.slot_actions: list[tuple[int, SlotAction, str | None]] = []
+        self.stall: str | None = None
         self.slot_answer: SlotActionResult | SlotActionError = SlotActionResult(9, 59944, 0.25)
 
     # what tests call

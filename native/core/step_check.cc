@@ -59,8 +59,6 @@ void check_next(const EngineLimits &limits, const pj_step_in &in, const pj_step_
         in_range("row_next", in.row_next[row], -1, shape.n_vocab - 1);
         const bool is_chosen = in.row_flags[row] & kChosen;
         n_chosen += is_chosen;
-        if (in.row_flags[row] & PJ_ROW_HIDDEN)
-            fail(PJ_ERR_ARGUMENT, "row %d wants its hidden row; a step with row_next has none", row);
         if (in.row_next[row] < 0 && !is_chosen)
             fail(PJ_ERR_ARGUMENT, "the token after row %d is to be chosen, but the row wants no token", row);
     }

@@ -85,7 +85,8 @@ class Compiler {
         return take();
     }
 
-    // The trunk's ops up to `n`, then the MTP block's keys and values.
+    // The trunk's ops up to `n`, which are those before its head and kSelect for hidden rows, then the MTP block's keys
+    // and values.
     Program reading(const Program &trunk, int n, const MtpWeights &m) {
         follow(trunk, n);
         next_rows();
@@ -505,7 +506,7 @@ Programs compile_programs(const Model &model, const Weights &weights, const Prog
         out.mtp = compiler.mtp(model.mtp[0]);
         out.mtp_rest = rest_of(out.mtp);
         if (limits.max_draft) {
-            out.reading = compiler.reading(out.trunk, out.trunk.n_body, model.mtp[0]);
+            out.reading = compiler.reading(out.trunk, out.trunk.n_body + 1, model.mtp[0]);
             out.drafting = compiler.drafting(out.trunk, model.mtp[0]);
         }
     }

@@ -8,6 +8,13 @@ namespace pj::cuda {
 
 namespace {
 
+// Where a CTA has nothing more to do: of no sequence.
+AttentionItem no_item() {
+    AttentionItem item = {};
+    item.row_begin = -1;
+    return item;
+}
+
 class Planner {
   public:
     Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out)
@@ -24,6 +31,7 @@ class Planner {
             out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
         }
         list_attention();
+        if (out_.attention.size() > static_cast<size_t>(limits_.n_cta)) deal_attention();
     }
 
   private:
@@ -89,6 +97,36 @@ class Planner {
             // Early rows of a chunk may end before a segment.
             for (item.kv_head = 0; item.exists() && item.kv_head < shape_.n_head_kv; ++item.kv_head)
                 out_.attention.push_back(item);
+        }
+    }
+
+    // What an item costs, in half tiles: it also begins and ends.
+    static int cost(const AttentionItem &item) { return 2 * ((item.end - item.begin + 127) / 128) + 1; }
+
+    // Each item goes to the CTA that has least to do so far; the longest come first, so they end close together. CTAs
+    // of equal load are a linked list, and the least load only grows.
+    void deal_attention() {
+        const int n_cta = limits_.n_cta;
+        int total = 0, largest = 0;
+        for (const AttentionItem &item : out_.attention) {
+            total += cost(item);
+            largest = std::max(largest, cost(item));
+        }
+        std::vector<int> first(total / n_cta + largest + 1, -1), next(n_cta), turns(n_cta, 0);
+        for (int cta = 0; cta < n_cta; ++cta) next[cta] = cta + 1 < n_cta ? cta + 1 : -1;
+        first[0] = 0;
+        out_.undealt.swap(out_.attention);
+        out_.attention.clear();
+        int least = 0;
+        for (const AttentionItem &item : out_.undealt) {
+            while (first[least] < 0) ++least;
+            const int cta = first[least], load = least + cost(item);
+            first[least] = next[cta];
+            next[cta] = first[load];
+            first[load] = cta;
+            const size_t at = attention_index(turns[cta]++, cta, n_cta);
+            if (at >= out_.attention.size()) out_.attention.resize(at + 1, no_item());
+            out_.attention[at] = item;
         }
     }
 

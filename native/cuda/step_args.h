@@ -84,6 +84,12 @@ struct alignas(16) AttentionItem {
 };
 static_assert(sizeof(AttentionItem) == 48, "copied in 16-byte pieces");
 
+// Where the list of items has a CTA's item of a turn. A list that is not dealt, the longest first, is dealt back and
+// forth.
+PJ_HOST_DEVICE int attention_index(int turn, int cta, int n_cta) {
+    return turn * n_cta + (turn % 2 ? n_cta - 1 - cta : cta);
+}
+
 // Items of kConvolve: chunks of rows of every head of channels and of every 32 gates.
 constexpr int kChunkRows = 20;
 
@@ -175,7 +181,7 @@ struct StepArgs {
     int32_t n_hidden;
     const pj_seq *seqs;
     const SeqPlan *plans;            // [n_seqs]
-    const AttentionItem *attention;  // [n_attention_items], the longest first
+    const AttentionItem *attention;  // [n_attention_items], by attention_index()
     const int32_t *page_table;
     const float *row_embedding;  // [n_rows][n_embd] f32: embedding rows, dequantised by the host
     const float *cos, *sin;      // [n_rows][rope_dim / 2]: of position * inverse frequency, by the host

@@ -264,8 +264,7 @@ typedef struct pj_step_in {
     int32_t n_draft_blocks;      /* 0..PJ_MAX_DRAFT_BLOCKS                                            */
     const int32_t *row_next;     /* [n_rows], PJ_STEP_TRUNK only: the token after each row, -1: the one chosen for it
                                   * (PJ_ROW_SAMPLE; where that is not settled or not flagged, the best one).
-                                  * The MTP block then computes KV for all rows, and drafts; such a step gives
-                                  * no hidden rows. NULL: neither                               */
+                                  * The MTP block then computes KV for all rows, and drafts. NULL: neither */
     const int32_t *draft_blocks; /* [n_draft_blocks] block b: ids b * PJ_DRAFT_BLOCK and up, at least draft_vocab */
 } pj_step_in;
 

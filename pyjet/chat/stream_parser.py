@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Literal
 
 from pyjet.chat.pattern import NAME, SPACE, WHITESPACE, Match, Pattern, match
+from pyjet.chat.plain_calls import PlainCalls
 from pyjet.chat.reasoning import TextField
 from pyjet.chat.schema_types import parameter_types
 from pyjet.chat.tool_calls import CallReader, HermesJsonCall, ParameterTypes, QwenXmlCall
@@ -68,6 +69,7 @@ class ChatStreamParser:
         self._calls: list[_Call] = []
         self._after_call = False  # no content since the last call
         self._after_thoughts = False  # no content since the thoughts ended
+        self._plain = PlainCalls() if prepared.has_unknown_calls else None
         self._deltas: list[Delta] = []
         if not prepared.extract_reasoning:
             self._mode = "content"
@@ -103,7 +105,7 @@ class ChatStreamParser:
         """
         self._read("", final=True, truncated=truncated)
         if self._reader is not None:
-            if truncated:
+            if truncated and (self._reader.name is not None or self._plain is None):
                 self._call_text(self._reader.cut())
             else:
                 self._close_call(self._reader)
@@ -152,6 +154,12 @@ class ChatStreamParser:
         return found.end if found.state == "full" else pos
 
     def _in_text(self, text: str, pos: int, final: bool, truncated: bool) -> int:
+        if self._plain is not None and self._plain.is_possible and self._mode == "content":
+            found = self._plain.find(text, pos, final)
+            if found.state == "full":
+                return self._begin_plain_call(text, pos, found.end)
+            if found.state == "partial" or found.end > pos:
+                return -1 if found.state == "partial" else found.end
         tag = text.find("<", pos)
         if tag != pos:
             end = len(text) if tag < 0 else tag
@@ -241,6 +249,11 @@ class ChatStreamParser:
         self._announce()
         return found.end
 
+    def _begin_plain_call(self, text: str, pos: int, brace: int) -> int:
+        self._reader = HermesJsonCall(self._types)
+        self._reader_opening = text[pos:brace]
+        return brace
+
     def _in_call(self, text: str, pos: int, final: bool) -> int:
         reader = self._reader
         assert reader is not None
@@ -249,23 +262,31 @@ class ChatStreamParser:
         if not announced and reader.name is not None:
             self._announce()
         self._call_text(reader.take())
-        if not reader.done:
+        is_lost = self._plain is not None and reader.name is None and isinstance(reader, HermesJsonCall) and reader.lost
+        if not reader.done and not is_lost:
             return after if after > pos else -1
         self._reader = None
         if reader.name is None and isinstance(reader, HermesJsonCall):
+            if self._plain is not None:
+                self._plain.is_possible = False
             self._add_text(self._reader_opening + "".join(reader.unnamed))
             return after
         self._after_call = True
+        if self._plain is not None:
+            self._plain.go_on()
         self._content.skip_leading("\n")
         return after
 
     def _close_call(self, reader: CallReader) -> None:
-        """The model ended its answer inside a call."""
+        """The model ended its answer inside a call. A name that was not complete makes none."""
+        is_named = reader.name is not None
         rest = reader.close()
-        if reader.name is not None:
+        if is_named:
             self._call_text(rest)
         elif isinstance(reader, HermesJsonCall):
             self._add_text(self._reader_opening + "".join(reader.unnamed))
+            if self._plain is not None:
+                self._give("content", self._content.flush())
 
     def _announce(self) -> None:
         assert self._reader is not None and self._reader.name is not None

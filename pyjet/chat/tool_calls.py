@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pyjet.chat.json_stream import JsonStream, escape, repair_object
@@ -162,14 +162,16 @@ class QwenXmlCall:
 class HermesJsonCall:
     """`{"name": …, "arguments": {…}}`, keys in any order; `parameters` counts as `arguments`.
 
-    `unnamed` keeps the text of a call whose name has not come yet: without a name it is not a call at all.
+    `unnamed` keeps the text of a call whose name has not come yet: without a name it is not a call at all. `names`:
+    the only ones that count; None: any.
     """
 
     _END = "</tool_call>"
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str] | None = None) -> None:
         self.name: str | None = None
         self.done = False
+        self._names = names
         self.unnamed: list[str] = []
         self._state = self._open
         self._part = JsonStream()
@@ -178,6 +180,11 @@ class HermesJsonCall:
         self._streams = False  # the arguments are an object: pieces pass through
         self._complete = False  # the arguments' closing brace is out
         self._out: list[str] = []
+
+    @property
+    def lost(self) -> bool:
+        """What came is no JSON."""
+        return self._state == self._skip
 
     def feed(self, text: str, pos: int, final: bool) -> int:
         begin = pos
@@ -293,7 +300,8 @@ class HermesJsonCall:
             self._end_arguments("".join(self._value_text))
         elif self._field == "name" and self.name is None:
             name = json.loads("".join(self._value_text))
-            self.name = name if isinstance(name, str) and name else None
+            is_name = isinstance(name, str) and name and (self._names is None or name in self._names)
+            self.name = name if is_name else None
         self._value_text = []
         self._part = JsonStream()
 

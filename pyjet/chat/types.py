@@ -52,7 +52,8 @@ class PreparedChat:
     - `parse_prefix`: the part of it that the parser reads before the model's own text (an open `<think>`, a prefill).
     - `thinking_open`: the prompt ends inside the thoughts.
     - `parse_tools`: calls are taken out of the text; false for `tool_choice: "none"` and without tools.
-    - `has_unknown_calls`: the model may call tools, in a form that the parser does not know.
+    - `has_unknown_calls`: the model may call tools, in a form that its template does not tell: only an answer that is
+      nothing but calls in JSON is taken for calls.
     - `extract_reasoning`: thoughts go to `reasoning_content`; false for `reasoning_format: "none"`.
     - `hide_prefill`: streamed deltas leave the prefill out (`continue_final_message` without `echo`).
     - `tools`: the request's tools as the template saw them (`{"type","function":{"name","description","parameters"}}`).

@@ -80,7 +80,12 @@ def _check_content(message: Mapping[str, Any]) -> None:
         return
     if not isinstance(content, list):
         raise ChatError(400, "Expected 'content' to be a string or an array")
-    for part in content:
+    check_parts(content)
+
+
+def check_parts(parts: list[Any]) -> None:
+    """Every part of a content is text; ChatError for others."""
+    for part in parts:
         kind = field(part, "type", str, "") if isinstance(part, dict) else ""
         if kind in _MEDIA_KINDS:
             raise ChatError(500, f"{_MEDIA_KINDS[kind]} input is not supported - hint: if this is unexpected, "

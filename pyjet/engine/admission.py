@@ -12,7 +12,7 @@ from pyjet.engine.output_length import OutputLength
 from pyjet.engine.pages import PagePool
 from pyjet.engine.prefix_cache import PrefixCache
 from pyjet.engine.prefix_tree import CheckpointKind, Match, Tokens
-from pyjet.engine.request import GenerationRequest
+from pyjet.engine.request import GenerationRequest, Reuse
 from pyjet.engine.same_prefix import find_leader
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.slots import SlotTable
@@ -89,11 +89,17 @@ class Admission:
         return None
 
     def release(self, sequence: Sequence) -> None:
-        """A sequence ended that runs, or that was preempted and left the queue. What it computed is kept."""
+        """A sequence ended that runs, or that was preempted and left the queue. What it computed is kept.
+
+        Nobody continues a text whose embedding was wanted: it takes no room from conversations.
+        """
         self.running.pop(sequence.request.id, None)
         self.slots.release(sequence)
-        self._lengths.add(len(sequence.generated))
-        self.cache.keep(sequence)
+        if sequence.pool is None:
+            self._lengths.add(len(sequence.generated))
+            self.cache.keep(sequence)
+        else:
+            self.cache.drop(sequence)
         self._unpark(sequence)
         self._may_admit = True
 
@@ -165,13 +171,16 @@ class Admission:
 
     def _match(self, waiting: Waiting) -> Match:
         """What is known of a request's tokens. The last one is always computed: its row gives the next token."""
-        if waiting.sequence is None and not waiting.request.cache_prompt:
+        if waiting.sequence is None and not waiting.request.reuses_prompt:
             return Match(None)
-        return self.cache.match(waiting.tokens, len(waiting.tokens) - 1)
+        most = len(waiting.tokens) - 1
+        if waiting.sequence is not None and waiting.sequence.pool is not None:
+            most = min(most, waiting.sequence.pool.n_skippable)
+        return self.cache.match(waiting.tokens, most)
 
     def _waits_for_rows(self, waiting: Waiting, match: Match) -> bool:
         """Whether another sequence is about to compute more of this prompt than is known of it."""
-        if waiting.sequence is not None or not waiting.request.cache_prompt:
+        if waiting.sequence is not None or not waiting.request.reuses_prompt:
             return False
         priority, gain = waiting.request.priority, self._limits.checkpoint_gap
         leader = find_leader(waiting.prompt, priority, self.running.values(), match.n_tokens, gain)
@@ -203,7 +212,11 @@ class Admission:
         if sequence.is_resumed:
             return
         sequence.n_cached = sequence.n_reached = match.n_tokens
+        if sequence.request.cache_prompt:
+            sequence.reuse = self._reuse(match)
         self.n_hits += match.n_tokens > 0
+        if sequence.pool is not None:
+            return
         if not self.cache.has_state:
             sequence.stops = [sequence.n_prompt]
             return
@@ -218,6 +231,12 @@ class Admission:
         )
         sequence.stops, sequence.shared_stops = list(stops.at), set(stops.shared)
         sequence.tail_from = stops.tail_from
+
+    def _reuse(self, match: Match) -> Reuse:
+        if match.place is None:
+            return Reuse(n_known=match.n_common)
+        kind = match.place.checkpoint.kind if self.cache.has_state else "pages"
+        return Reuse(match.n_tokens, kind, match.n_common)
 
     def _unpark(self, sequence: Sequence) -> None:
         if sequence.parked is not None:
@@ -247,6 +266,8 @@ class Admission:
     def _most_tokens(self, request: GenerationRequest) -> int:
         """Longest context the request can reach; the last generated token is never computed."""
         longest = self.n_ctx - 1
+        if request.pooling is not None:
+            return len(request.prompt)
         if request.max_tokens < 0:
             return longest
         return min(longest, len(request.prompt) + max(1, request.max_tokens) - 1)

@@ -7,7 +7,7 @@ import numpy as np
 from pyjet.engine.decode_batch import DecodeBatch
 from pyjet.engine.row_arrays import CHOSEN, DraftPlan, Plan, RowArrays, flags_of
 from pyjet.engine.sequence import Sequence
-from pyjet.native.step import NO_DRAFTS, ROW_SAMPLE, SEQ_RESET, StepBatch
+from pyjet.native.step import NO_DRAFTS, ROW_HIDDEN, ROW_SAMPLE, SEQ_RESET, StepBatch
 
 
 class BatchBuilder:
@@ -70,7 +70,10 @@ class BatchBuilder:
             arrays.tokens[row:end] = sequence.tokens[first : first + n_rows]
             arrays.row_next[row:end] = sequence.tokens[first + 1 : first + n_rows + 1]
             arrays.row_flags[row:end] = 0
-            if first + n_rows < sequence.n_to_read:
+            if sequence.pool is not None:
+                begin, stop = sequence.pool.wanted(first, n_rows)
+                arrays.row_flags[row + begin - first : row + stop - first] = ROW_HIDDEN
+            if not sequence.n_chosen(n_rows):
                 return 0
             first_chosen = end - 1
         flags = flags_of(sequence.sampler, with_guess=with_guess)

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 from pyjet.native.top_k import top_indices
 
+_MANY = 4096
+
 Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32] | npt.NDArray[np.intp]
 
@@ -16,6 +18,19 @@ def softmax(logits: Float32Array) -> Float32Array:
     weights = np.exp(logits - logits.max())
     probs: Float32Array = weights / np.float32(weights.sum(dtype=np.float64))
     return probs
+
+
+def surprises(logits: Float32Array) -> tuple[Float32Array, Float32Array, float]:
+    """Probabilities, their negative logarithms (float32[n] each) and the entropy, in nats."""
+    shifted = logits - logits.max()
+    probs: Float32Array = np.exp(shifted)
+    total = float(probs.sum(dtype=np.float64))
+    probs /= np.float32(total)
+    surprise: Float32Array = np.float32(np.log(total)) - shifted
+    possible = probs > 0
+    if possible.all():
+        return probs, surprise, float(np.dot(probs, surprise))
+    return probs, surprise, float(np.dot(probs[possible], surprise[possible]))
 
 
 class Candidates:
@@ -46,8 +61,17 @@ class Candidates:
         self.ids, self.logits = self.ids[:n], self.logits[:n]
 
     def best(self, k: int) -> IntArray:
-        """Indices of the ``k`` best candidates, best first."""
-        return np.arange(min(k, len(self))) if self.is_sorted else top_indices(self.logits, k)
+        """Indices of the ``k`` best candidates, best first, lowest index first among equals."""
+        if self.is_sorted:
+            return np.arange(min(k, len(self)))
+        if len(self) > _MANY and k < len(self):
+            is_possible = self.logits != -np.inf
+            n_possible = int(np.count_nonzero(is_possible))
+            if n_possible < k:  # a selection among equals takes long
+                possible = np.flatnonzero(is_possible)
+                order = possible[top_indices(self.logits[possible], n_possible)]
+                return np.concatenate([order, np.flatnonzero(~is_possible)[: k - n_possible]])
+        return top_indices(self.logits, k)
 
     def token(self, index: int) -> int:
         return index if self.ids is None else int(self.ids[index])

@@ -13,10 +13,11 @@ from pyjet.engine.build import EngineFactory
 from pyjet.engine.client import SlotActionResult
 from pyjet.engine.core import EngineCore
 from pyjet.engine.loop import EngineLoop, Stop
-from pyjet.engine.messages import Died, Events, Loading, Query, Ready, Reply, SlotDone, ToEngine
+from pyjet.engine.messages import Died, Events, Loading, Pulse, Query, Ready, Reply, SlotDone, ToEngine
 from pyjet.engine.outbox import Outbox
 from pyjet.engine.request import Event, FailedEvent, FinishedEvent
 from pyjet.engine.settings import EngineSettings
+from pyjet.engine.stall import PULSE_SECONDS
 
 PROGRESS_INTERVAL = 0.1  # seconds between two Loading messages
 STOP_TIMEOUT = 5.0  # seconds a running step gets to end before the process leaves anyway
@@ -81,9 +82,16 @@ class EngineChild:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
         self._loop = loop
         self._outbox.send(Ready(limits))
+        threading.Thread(target=self._beat, args=(loop,), name="pyjet-pulse", daemon=True).start()
         self._loop.run()
         if self._loop.error is not None:
             self._die(Died(self._loop.error, while_loading=False))
+
+    def _beat(self, loop: EngineLoop) -> None:
+        """A pulse every second, for the watch in the parent."""
+        while not self._stopping:
+            self._outbox.send(Pulse(loop.running_step()))
+            time.sleep(PULSE_SECONDS)
 
     def _report(self, stage: str, done: int, total: int) -> bool:
         now = time.monotonic()

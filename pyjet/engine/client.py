@@ -38,6 +38,7 @@ class EngineLimits:
     step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
     speculation: SpeculationSettings = NO_SPECULATION
     draft_seconds: tuple[float, ...] = ()  # DraftCosts measured at load
+    patience_seconds: float = 120.0  # a step that takes longer hangs, unless steps are known to be slow
 
     @property
     def n_state_slots(self) -> int:
@@ -127,6 +128,11 @@ class EngineClient(Protocol):
     @property
     def error(self) -> str | None:
         """Why the engine is not ready: the last failure, for people."""
+        ...
+
+    @property
+    def stall(self) -> str | None:
+        """What shows that a ready engine hangs, for people; None: it gets on. It may still recover."""
         ...
 
     def submit(self, request: GenerationRequest) -> RequestStream:

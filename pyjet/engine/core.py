@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,8 +15,10 @@ from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.pooling import HiddenRows, Pool
 from pyjet.engine.prefix_tree import CheckpointKind
 from pyjet.engine.request import (
+    EmbeddingEvent,
     Event,
     FailedEvent,
     FailureKind,
@@ -26,8 +28,6 @@ from pyjet.engine.request import (
     ProgressEvent,
     StartedEvent,
     Timings,
-    TokenEvent,
-    TokenProbs,
 )
 from pyjet.engine.row_arrays import DraftPlan
 from pyjet.engine.sampling import SamplingError
@@ -35,10 +35,11 @@ from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
 from pyjet.engine.slot_file import SlotFileOwner
 from pyjet.engine.snapshot import Snapshot
-from pyjet.engine.speculation import DraftOverride, Lesson, Speculation
+from pyjet.engine.speculation import DraftOverride, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
-from pyjet.native.step import StepBatch, StepResult
+from pyjet.engine.taken import TakenTokens
+from pyjet.native.step import Float32Array, StepBatch, StepResult
 
 
 class Stepper(DeviceMemory, Protocol):
@@ -47,23 +48,6 @@ class Stepper(DeviceMemory, Protocol):
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
 
     def close(self) -> None: ...
-
-
-@dataclass
-class TakenTokens:
-    """Tokens that a sequence got in a step, when it had ``n_before``."""
-
-    sequence: Sequence
-    n_before: int
-    tokens: list[int]
-    probs: list[TokenProbs | None] | None = None  # of each; None: nobody wants any
-    lesson: Lesson | None = None
-
-    def add(self, chosen: Chosen) -> None:
-        """One more."""
-        assert self.probs is not None
-        self.tokens.append(chosen.token)
-        self.probs.append(chosen.probs)
 
 
 class EngineCore:
@@ -193,7 +177,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         self._observe(result.step_us * 1e-6)
-        chosen = ChosenTokens(result)
+        chosen, hidden = ChosenTokens(result), HiddenRows(result.hidden)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
@@ -204,9 +188,13 @@ class EngineCore:
                 else:
                     self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
                 continue
+            chosen.next_sequence(sequence, n_rows, sequence.n_chosen(n_rows))
+            first = sequence.n_computed
             self._advance(sequence, n_rows, t_step)
-            chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
-            if sequence.is_decoding:
+            if sequence.pool is not None:
+                begin, end = sequence.pool.wanted(first, n_rows)
+                self._take_hidden(sequence, sequence.pool, hidden.next(end - begin))
+            elif sequence.is_decoding:
                 self._take_tokens(sequence, chosen.first(sequence), index, t_step)
         self._plan = []
         self._counters.host_seconds += self._clock() - t_step
@@ -219,21 +207,13 @@ class EngineCore:
             if not isinstance(each, TakenTokens):
                 events.append(each)
                 continue
-            events += self._token_events(each)
+            events += each.events()
             if each.lesson is not None:
                 self._speculation.learn(each.lesson)
         if self._speculation.is_on:
             self._speculation.think()
         self._budget.think()
         return events
-
-    def _token_events(self, taken: TakenTokens) -> list[Event]:
-        sequence = taken.sequence
-        request_id, probs = sequence.request.id, taken.probs or [None] * len(taken.tokens)
-        return [
-            TokenEvent(request_id, token, of_token, sequence.timings(n))
-            for n, (token, of_token) in enumerate(zip(taken.tokens, probs), taken.n_before + 1)
-        ]
 
     def _observe(self, seconds: float) -> None:
         """Learn from what the step took."""
@@ -281,6 +261,13 @@ class EngineCore:
         if self._speculation.is_on:
             taken.lesson = self._speculation.note(sequence, index, taken.tokens, n_right, is_as_guessed=is_as_guessed)
 
+    def _take_hidden(self, sequence: Sequence, pool: Pool, rows: Float32Array) -> None:
+        """Hidden rows of a sequence whose embedding is wanted; it ends with its prompt."""
+        parts = [pool.add(rows, sequence.n_computed), pool.finish() if sequence.is_decoding else None]
+        self._news += [EmbeddingEvent(sequence.request.id, part) for part in parts if part is not None]
+        if sequence.is_decoding:
+            self._news.append(self._end(sequence, "read"))
+
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
@@ -318,7 +305,7 @@ class EngineCore:
         self._admission.release(sequence)
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
         n_context = sequence.n_reached - dropped
-        return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context)
+        return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context, sequence.reuse)
 
     def _count_step(self, result: StepResult) -> None:
         self._counters.n_decode += 1

@@ -65,8 +65,10 @@ class DecodePrices:
         if book is None:
             book = self._books[kind] = self._new_book(kind)
         book.add(n_rows, seconds, self.step)
-        if book is self.book:
-            self._prices = book.prices()
+
+    def refresh(self) -> None:
+        """What was observed comes to count."""
+        self._prices = self.book.prices()
 
     def seconds(self) -> Float64Array:
         """float64[N + 1]: of steps of 0, 1, ... N rows in this company. Not to be changed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyjet.engine.request import DEFAULT_SAMPLERS, SamplingParams
+from pyjet.engine.chain import active_samplers, temperature_range
+from pyjet.engine.request import SamplingParams
 from pyjet.native.samples import (
     BIAS_DTYPE,
     MAX_CANDIDATES,
@@ -13,17 +14,19 @@ from pyjet.native.samples import (
     Records,
 )
 
+DEVICE_SAMPLERS = ("penalties", "top_k", "top_p", "min_p", "temperature")
 _FLOATS = ("temperature", "repeat_penalty", "frequency_penalty", "presence_penalty")
 
 
 def device_sample(params: SamplingParams, biases: Records, n_vocab: int) -> Records | None:
     """SAMPLE_DTYPE[1] of a chain that the device can run, otherwise None; seed, index and ranges are left at 0.
 
-    It runs the samplers that do anything in the default order, each once, without typ_p. It sorts no vocabulary, so
+    It runs DEVICE_SAMPLERS, in that order and each once, with a fixed temperature. It sorts no vocabulary, so
     something must leave few candidates. How many top_p leaves is seen in the step; what is certain is decided here.
     """
     active = active_samplers(params)
-    if active != [name for name in DEFAULT_SAMPLERS if name in active] or "typ_p" in active:
+    is_fixed = "temperature" not in active or temperature_range(params) <= 0.0
+    if not is_fixed or active != [name for name in DEVICE_SAMPLERS if name in active]:
         return None
     is_greedy = params.temperature <= 0.0 and "temperature" in active
     narrows = is_greedy or "top_p" in active or "min_p" in active
@@ -38,20 +41,6 @@ def device_sample(params: SamplingParams, biases: Records, n_vocab: int) -> Reco
         return None
     sample = _record(params, set(active))
     return sample if all(np.isfinite(sample[name]).all() for name in _FLOATS) else None
-
-
-def active_samplers(params: SamplingParams) -> list[str]:
-    """The names of the chain, in its order, without those that leave everything as it is."""
-    penalises = params.repeat_penalty != 1.0 or params.frequency_penalty != 0.0 or params.presence_penalty != 0.0
-    does_something = {
-        "penalties": params.repeat_last_n != 0 and penalises,
-        "top_k": params.top_k > 0,
-        "typ_p": params.typical_p < 1.0,
-        "top_p": params.top_p < 1.0,
-        "min_p": params.min_p > 0.0,
-        "temperature": params.temperature != 1.0,
-    }
-    return [name for name in params.samplers if does_something.get(name, True)]
 
 
 def _record(params: SamplingParams, active: set[str]) -> Records:

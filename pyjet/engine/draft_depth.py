@@ -25,6 +25,7 @@ class DraftDepth:
     """
 
     def __init__(self, policy: DraftPolicy, most: int) -> None:
+        self._policy = policy
         self._most = most
         self._best = min(1, most)
         self._outlook = DraftOutlook(policy, most)
@@ -65,6 +66,7 @@ class DraftDepth:
         if self._latest is None or self._n_steps % REPLAN_STEPS:
             return
         guesses, company, room = self._latest
+        self._policy.refresh()
         self._replan(guesses, company, room)
         self.trials.consider(self._best, company, room)
 

@@ -13,6 +13,8 @@ from pyjet.engine.price_book import Float64Array
 from pyjet.engine.step_costs import StepCosts
 
 BETTER = 1.002  # times as fast, before one more row is taken
+NEW_STEPS = 8  # in some company, each of which comes to count at once
+REFRESH_STEPS = 8  # after so many others do: prices change slowly
 SHORTEST = 1e-9  # seconds of a step, before anything was measured
 MAX_ROWS = 64  # decoding rows with prices, unless an engine has more
 Chances = Sequence[Sequence[float]]  # of each sequence: that its first draft is right, its first two are, ...
@@ -53,8 +55,13 @@ class DraftPolicy:
     def observe(self, company: Company, n_rows: int, seconds: float) -> None:
         """A step in such company that only decoded took so long, without the MTP block's part."""
         self.prices.observe(company.n_rows, company.context, min(n_rows, self._max_rows), seconds)
-        self._seconds = self._look_up(company, 0)
-        self._company = company
+        if self.prices.book.n_steps <= NEW_STEPS or self.prices.step % REFRESH_STEPS == 0:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """What steps took comes to count."""
+        self.prices.refresh()
+        self._company = None
 
     def cut(self, chances: Chances, company: Company, room: int, n_draft: int) -> Cut:
         """Drafts to verify, ``room`` at most, in a step that makes ``n_draft`` for the next one.

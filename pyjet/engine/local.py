@@ -19,20 +19,20 @@ from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_answers import SlotAnswers
+from pyjet.engine.stall import hung_step, patience
 from pyjet.engine.streams import StreamTable, failed_stream
 from pyjet.native.engine import ProgressCallback
 
 
 class LocalEngine:
-    """An EngineClient around a Stepper, which it owns."""
+    """An EngineClient around a Stepper, which it owns. ``core``: what decides, if not a plain EngineCore."""
 
-    def __init__(self, stepper: Stepper, limits: EngineLimits) -> None:
+    def __init__(self, stepper: Stepper, limits: EngineLimits, core: EngineCore | None = None) -> None:
         self._limits = limits
         self._streams = StreamTable()
         self._slot_answers = SlotAnswers()
-        self._loop = EngineLoop(
-            EngineCore(limits, stepper), stepper, self._streams.dispatch, self._slot_answers.put
-        )
+        core = core or EngineCore(limits, stepper)
+        self._loop = EngineLoop(core, stepper, self._streams.dispatch, self._slot_answers.put)
         self._closing = False
         self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
         self._thread.start()
@@ -60,6 +60,11 @@ class LocalEngine:
     @property
     def error(self) -> str | None:
         return self._loop.error
+
+    @property
+    def stall(self) -> str | None:
+        limit = patience(self._limits.patience_seconds, self._limits.step_seconds)
+        return hung_step(self._loop.running_step(), limit)
 
     def submit(self, request: GenerationRequest) -> RequestStream:
         stream = self._streams.open(request.id)

@@ -13,6 +13,7 @@ from pyjet.engine.core import EngineCore, Stepper
 from pyjet.engine.counters import Counters
 from pyjet.engine.request import Event, FailedEvent, GenerationRequest
 from pyjet.engine.slot_jobs import SlotAnswer, SlotJob, SlotJobs
+from pyjet.engine.stall import RunningStep, StepClock
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class EngineLoop:
         self._slot_jobs = SlotJobs(core, core.slot_file_owner, answer, self._post_again)
         self._answer = answer
         self._started: list[Event] = []  # that nobody was told yet
+        self._step_clock = StepClock()
 
     def post(self, command: Command) -> bool:
         """Hand over a command; False when the loop has ended."""
@@ -69,6 +71,10 @@ class EngineLoop:
     def _post_again(self, job: SlotJob) -> None:
         if not self.post(job):
             self._answer(job.number, "the engine was stopped")
+
+    def running_step(self) -> RunningStep | None:
+        """The step that computes now. Never waits."""
+        return self._step_clock.running()
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         with self._lock:
@@ -124,15 +130,18 @@ class EngineLoop:
             pass
 
     def _step(self) -> None:
+        self._step_clock.begin()
         with self._lock:
             self._started, batch = self._core.begin()
         if batch is None:
             self._hand_out()
-            return
-        result = self._stepper.step(batch, self._hand_out)
-        with self._lock:
-            self._core.take(result)
-            self._slot_jobs.run()
+        else:
+            self._step_clock.compute(batch)
+            result = self._stepper.step(batch, self._hand_out)
+            with self._lock:
+                self._core.take(result)
+                self._slot_jobs.run()
+        self._step_clock.end()
 
     def _hand_out(self) -> None:
         """Events of the step before, and of what has begun. While a step computes nobody waits for this."""

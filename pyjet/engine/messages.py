@@ -10,6 +10,7 @@ from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, Stop, Submit
 from pyjet.engine.request import Event
 from pyjet.engine.slot_jobs import SlotJob
+from pyjet.engine.stall import RunningStep
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Pulse:
+    """The process lives. ``step``: what computes now; None: nothing does."""
+
+    step: RunningStep | None
+
+
+@dataclass(frozen=True)
 class SlotDone:
     """The result of the slot job of this number, or a sentence that says why there is none."""
 
@@ -65,4 +73,4 @@ class Died:
 
 
 ToEngine = Submit | Cancel | SlotJob | Stop | Query
-FromEngine = Loading | Ready | Events | Reply | SlotDone | Died
+FromEngine = Loading | Ready | Events | Reply | Pulse | SlotDone | Died

@@ -1,7 +1,8 @@
 """The random numbers of a draw: an exponential time per (seed, index of the token, token id).
 
 The same numbers as native/core/sample_noise.h, which says what they are for. They are the outputs of SplitMix64
-(Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id.
+(Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), one for each token id. Samplers
+that decide by chance have streams of their own, numbered above all token ids.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ import numpy.typing as npt
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+XTC_STREAM = 1 << 32
 
 
 def exponentials(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
-    """float64[n] with mean 1, one for each token id: -ln(u), u an odd multiple of 2**-53, so neither 0 nor 1."""
+    """float64[n] with mean 1, one for each token id: -ln of its ``uniforms``."""
+    times = uniforms(seed, index, tokens)
+    np.log(times, out=times)
+    return np.negative(times, out=times)
+
+
+def uniforms(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    """float64[n], one for each token id: odd multiples of 2**-53, so neither 0 nor 1."""
     odd = noise_bits(seed, index, tokens)
     odd >>= np.uint64(11)
     odd |= np.uint64(1)
-    times = odd.astype(np.float64)
-    times *= 2.0**-53
-    np.log(times, out=times)
-    return np.negative(times, out=times)
+    numbers = odd.astype(np.float64)
+    numbers *= 2.0**-53
+    return numbers
 
 
 def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
@@ -51,6 +59,12 @@ def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         x *= np.uint64(factor)
     x ^= np.right_shift(x, np.uint64(31), out=shifted)
     return x
+
+
+def uniform(seed: int, index: int, stream: int) -> float:
+    """In [0, 1), one number for each (seed, index of the token, stream)."""
+    bits = _mixed(noise_state(seed, index) + (stream + 1) * _GAMMA & _MASK)
+    return (bits >> 11) * 2.0**-53
 
 
 def noise_state(seed: int, index: int) -> int:

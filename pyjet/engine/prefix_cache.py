@@ -76,7 +76,7 @@ class PrefixCache:
             if self._open(sequence, place, force) and self.grow(sequence, n_pages, force=force):
                 sequence.n_computed = 0 if place is None else place.n_tokens
                 return True
-            self._close(sequence)
+            self.drop(sequence)
             return False
         finally:
             self._kept.protected = None
@@ -181,7 +181,7 @@ class PrefixCache:
                 sequence.n_pending = 0
             if sequence.n_computed and (kind == "parked" or not self._kept.is_off):
                 checkpoint = self._adopt(sequence, kind)
-        self._close(sequence)
+        self.drop(sequence)
         return checkpoint
 
     def _adopt(self, sequence: Sequence, kind: CheckpointKind) -> Checkpoint:
@@ -201,8 +201,8 @@ class PrefixCache:
         n_full, rest = divmod(len(tokens), self._pool.page_tokens)
         return KeptPage(self._pool.hold(pages[n_full])) if rest else None
 
-    def _close(self, sequence: Sequence) -> None:
-        """It holds nothing any more."""
+    def drop(self, sequence: Sequence) -> None:
+        """Keep nothing of a sequence that stops running. It holds nothing afterwards."""
         if sequence.state_slot >= 0:
             self._kept.free_slots.append(sequence.state_slot)
             sequence.state_slot = -1

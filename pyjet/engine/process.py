@@ -25,11 +25,12 @@ from pyjet.engine.client import (
 )
 from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, Stop, Submit
-from pyjet.engine.messages import Died, Events, FromEngine, Loading, Query, Ready, Reply, SlotDone, ToEngine
+from pyjet.engine.messages import Died, Events, FromEngine, Loading, Pulse, Query, Ready, Reply, SlotDone, ToEngine
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.restarts import RestartPolicy
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.slot_answers import SlotAnswers
+from pyjet.engine.stall import PULSE_SECONDS, PulseWatch, patience
 from pyjet.engine.streams import StreamTable, failed_stream
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class EngineProcess:
         self._counters = Counters()  # last known of this child
         self._past = Counters()  # of the children before
         self._last_slots: list[SlotView] = []
+        self._watch = PulseWatch()
+        self._known_stall = False  # the log says that the engine hangs
         self._thread = threading.Thread(target=self._supervise, name="pyjet-engine-pipe", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -91,6 +94,10 @@ class EngineProcess:
     @property
     def error(self) -> str | None:
         return self._error
+
+    @property
+    def stall(self) -> str | None:
+        return self._watch.verdict(patience(self._limits.patience_seconds, self._limits.step_seconds))
 
     @property
     def pid(self) -> int | None:
@@ -223,6 +230,8 @@ class EngineProcess:
                 self._send(Stop())
             cause = self._listen(ours)
         finally:
+            self._watch.stop()
+            self._log_stall()
             with self._send_lock:
                 self._pipe = None
             ours.close()  # a child that still lives sees this and ends
@@ -237,6 +246,8 @@ class EngineProcess:
         cause = None
         try:
             while True:
+                while not pipe.poll(PULSE_SECONDS):
+                    self._log_stall()
                 message: FromEngine = pipe.recv()
                 if isinstance(message, Died):
                     cause = message.message
@@ -245,7 +256,18 @@ class EngineProcess:
         except (EOFError, OSError):
             return cause
 
-    def _handle(self, message: Loading | Ready | Events | Reply | SlotDone) -> None:
+    def _log_stall(self) -> None:
+        """Say once that the engine hangs, and once that it goes on."""
+        stall = self.stall
+        if (stall is not None) == self._known_stall:
+            return
+        self._known_stall = stall is not None
+        if stall is not None:
+            log.error("the engine hangs: %s; /health answers 503", stall)
+        elif self._state == "ready":
+            log.warning("the engine goes on")
+
+    def _handle(self, message: Loading | Ready | Events | Reply | Pulse | SlotDone) -> None:
         if isinstance(message, Events):
             if message.counters is not None:
                 self._counters = message.counters
@@ -257,8 +279,12 @@ class EngineProcess:
                     self._changed.notify_all()
         elif isinstance(message, SlotDone):
             self._slot_answers.put(message.number, message.answer)
+        elif isinstance(message, Pulse):
+            self._watch.note(message.step)
+            self._log_stall()
         elif isinstance(message, Ready):
             self._limits = message.limits
+            self._watch.start()
             self._was_ready = True
             self._set_state("ready", None)
         else:

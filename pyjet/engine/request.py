@@ -8,39 +8,86 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-RANDOM_SEED = 0xFFFFFFFF
-DEFAULT_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
+import numpy as np
+import numpy.typing as npt
 
-FinishReason = Literal["eos", "limit", "context", "cancelled", "none"]
+RANDOM_SEED = 0xFFFFFFFF
+DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+
+FinishReason = Literal["eos", "limit", "context", "cancelled", "none", "read"]
+# Which rows after the final norm make the embedding of a prompt: all, their mean, the first or the last one.
+Pooling = Literal["none", "mean", "cls", "last"]
 FailureKind = Literal["unavailable", "server", "context"]
+
+
+@dataclass(frozen=True)
+class Breakers:
+    """What interrupts the repetitions that DRY penalises.
+
+    ``tokens``: tokens that do so by themselves; ``sequences``: tokens that do so one after another, two or more.
+    """
+
+    tokens: frozenset[int] = frozenset()
+    sequences: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class InfillTokens:
+    """What the sampler ``infill`` knows of a vocabulary.
+
+    A token's text begins with that of token t where ``rank[t] <= rank[token] <= last[t]`` (int32[n_vocab] each); of
+    tokens without a text ``last`` is -1. ``is_end``: bool[n_vocab], tokens that end an answer. ``end``: the usual one.
+    """
+
+    rank: npt.NDArray[np.int32]
+    last: npt.NDArray[np.int32]
+    is_end: npt.NDArray[np.bool_]
+    end: int
 
 
 @dataclass(frozen=True)
 class SamplingParams:
     """How the next token is chosen. Names, defaults and order of work are llama-server's.
 
-    ``samplers`` is the chain in order; names it may hold: ``penalties``, ``top_k``, ``typ_p``, ``top_p``,
-    ``min_p``, ``temperature``. Logit biases are added first, whatever the chain.
+    ``samplers`` is the chain in order: the names of DEFAULT_SAMPLERS, ``infill``, which needs ``infill_tokens`` to do
+    anything, and ``adaptive_p``, which comes last wherever it is named. Logit biases are added first, whatever the
+    chain. ``mirostat`` takes the place of all samplers but a fixed temperature.
     """
 
     temperature: float = 0.8  # <= 0: greedy
+    dynatemp_range: float = 0.0  # the temperature goes up and down by so much, with the entropy; <= 0: off
+    dynatemp_exponent: float = 1.0
     top_k: int = 40  # <= 0: off
     top_p: float = 0.95  # >= 1: off
     min_p: float = 0.05  # <= 0: off
     typical_p: float = 1.0  # >= 1: off
+    top_n_sigma: float = -1.0  # standard deviations of logits; <= 0: off
+    xtc_probability: float = 0.0  # <= 0: off
+    xtc_threshold: float = 0.1  # > 0.5: off
     repeat_penalty: float = 1.0
     repeat_last_n: int = 64  # tokens of prompt and answer that penalties look at; 0: off, -1: all
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0  # 0: off
+    dry_base: float = 1.75  # < 1: off
+    dry_allowed_length: int = 2  # repetitions up to this length cost nothing
+    dry_penalty_last_n: int = 64  # tokens of prompt and answer that DRY looks at; <= 0: off
+    dry_breakers: Breakers = Breakers()
+    mirostat: int = 0  # version 1 or 2; 0: off
+    mirostat_tau: float = 5.0  # wanted surprise, in bits
+    mirostat_eta: float = 0.1  # learning rate
+    adaptive_target: float = -1.0  # wanted probability; < 0: off
+    adaptive_decay: float = 0.9  # of the average of probabilities, 0 to 0.99
+    infill_tokens: InfillTokens | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit; -inf bans it)
     seed: int = RANDOM_SEED  # RANDOM_SEED: a new one for each request
-    min_keep: int = 0  # top_p, min_p and typ_p leave at least so many candidates
+    min_keep: int = 0  # top_p, min_p, typ_p and xtc leave at least so many candidates
     samplers: tuple[str, ...] = DEFAULT_SAMPLERS
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One prompt to continue."""
+    """One prompt to continue, or with ``pooling`` one whose embedding is wanted instead."""
 
     id: str  # unique among requests in flight
     prompt: tuple[int, ...]
@@ -55,6 +102,12 @@ class GenerationRequest:
     time_limit_ms: int = -1  # generation time after the first token; over it: reason "limit"; -1: none
     cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
+    pooling: Pooling | None = None  # EmbeddingEvents instead of tokens; then nothing is kept of the prompt
+
+    @property
+    def reuses_prompt(self) -> bool:
+        """Whether what is known of its prompt may take the place of rows; an embedding of all rows needs them all."""
+        return self.cache_prompt and self.pooling in (None, "last")
 
 
 class Timings(NamedTuple):
@@ -119,12 +172,33 @@ class TokenEvent(NamedTuple):
     timings: Timings = Timings()
 
 
+@dataclass(frozen=True, eq=False)
+class EmbeddingEvent:
+    """Rows of an embedding, float32[n, width], the next ones in order; one row in all, except for pooling "none"."""
+
+    id: str
+    rows: npt.NDArray[np.float32]
+
+
+class Reuse(NamedTuple):
+    """What a prompt was continued from.
+
+    ``n_tokens``: those of the recurrent state that it went on from, 0 without one; ``kind``: why that state had been
+    kept, "pages" for models that have no state and go on anywhere; ``n_known``: tokens at the prompt's start whose full
+    pages were known, whether or not a state was kept there.
+    """
+
+    n_tokens: int = 0
+    kind: str = ""
+    n_known: int = 0
+
+
 @dataclass(frozen=True)
 class FinishedEvent:
     """The last event of a request that ran.
 
     ``reason``: ``eos`` a stop id was generated; ``limit`` max_tokens or the time limit; ``context`` the slot is
-    full; ``cancelled``; ``none`` the prompt was empty, so nothing was generated.
+    full; ``cancelled``; ``none`` the prompt was empty, so nothing was generated; ``read`` its embedding is complete.
     """
 
     id: str
@@ -132,6 +206,7 @@ class FinishedEvent:
     slot: int  # -1 when it never had one
     timings: Timings
     n_context: int = 0  # tokens the slot holds at the end (prompt + generated - 1)
+    reuse: Reuse | None = None  # None: it never started, or did not want what is known (``cache_prompt``)
 
 
 @dataclass(frozen=True)
@@ -149,4 +224,4 @@ class FailedEvent:
     n_ctx: int = 0
 
 
-Event: TypeAlias = "StartedEvent | ProgressEvent | TokenEvent | FinishedEvent | FailedEvent"
+Event: TypeAlias = "StartedEvent | ProgressEvent | TokenEvent | EmbeddingEvent | FinishedEvent | FailedEvent"

@@ -11,10 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates, Float32Array
-from pyjet.engine.device_chain import active_samplers, device_sample, merged_biases
+from pyjet.engine.chain import active_samplers, is_greedy, temperature_range
+from pyjet.engine.device_chain import device_sample, merged_biases
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
+from pyjet.engine.samplers.adaptive import AdaptiveP
+from pyjet.engine.samplers.draw import draw
+from pyjet.engine.samplers.dry import Dry
+from pyjet.engine.samplers.infill import infill
+from pyjet.engine.samplers.mirostat import Mirostat
+from pyjet.engine.samplers.penalties import penalties
+from pyjet.engine.samplers.tempering import dynamic_temperature
+from pyjet.engine.samplers.truncation import min_p, top_k, top_n_sigma, top_p, typical
+from pyjet.engine.samplers.xtc import xtc
 from pyjet.native.samples import COUNT_DTYPE, Records
 from pyjet.native.top_k import top_indices
 
@@ -24,11 +33,12 @@ class SamplingError(Exception):
 
 
 class Sampler:
-    """Sampling state of one request: how many tokens it has, and the token counts that penalties need.
+    """Sampling state of one request: how many tokens it has, and what the chain remembers of them.
 
-    The n-th token depends only on the n-th logits row, the tokens before it, the parameters and the seed, because
-    its noise belongs to seed and n (pyjet.engine.noise). That holds wherever the chain runs, except that of two
-    tokens that are equally good up to rounding either may be chosen.
+    The n-th token depends only on the logits rows of the answer up to the n-th, the tokens before it, the parameters
+    and the seed, because its noise belongs to seed and n (pyjet.engine.noise) and the chain's memory advances with
+    accepted tokens only. That holds wherever the chain runs, except that of two tokens that are equally good up to
+    rounding either may be chosen.
 
     ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0.
     """
@@ -40,12 +50,17 @@ class Sampler:
         self.seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
         self.index = 0
         self.biases = merged_biases(params.logit_bias, n_vocab)
-        self._counts: Counter[int] | None = None  # of the tokens in the window
-        if "penalties" in active_samplers(params):
-            self._counts = Counter()
+        self._chain = active_samplers(params)
+        self._counts: Counter[int] | None = Counter() if "penalties" in self._chain else None  # of the window's tokens
         self._history: list[int] = []
+        self._dry = Dry(params) if "dry" in self._chain else None
+        self._feedback: Mirostat | AdaptiveP | None = None
+        if "mirostat" in self._chain:
+            self._feedback = Mirostat(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab)
+        elif "adaptive_p" in self._chain:
+            self._feedback = AdaptiveP(params.adaptive_target, params.adaptive_decay)
         # The answer is always the raw logits' first maximum.
-        self.is_argmax = self._is_greedy() and not len(self.biases)
+        self.is_argmax = not n_probs and not len(self.biases) and is_greedy(params)
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
@@ -71,6 +86,10 @@ class Sampler:
     def accept(self, token: int) -> None:
         """A token became part of the sequence."""
         self.index += 1
+        if self._feedback is not None:
+            self._feedback.accept(token)
+        if self._dry is not None:
+            self._dry.accept([token])
         if self._counts is None:
             return
         self._history.append(token)
@@ -89,6 +108,8 @@ class Sampler:
 
     def accept_prompt(self, tokens: tuple[int, ...]) -> None:
         """All of a prompt's tokens at once, before any other."""
+        if self._dry is not None:
+            self._dry.accept(list(tokens))
         if self._counts is None:
             return
         last_n = self.params.repeat_last_n
@@ -107,51 +128,67 @@ class Sampler:
 
         The same until it, or another one, is accepted.
         """
-        candidates = Candidates(logits)
-        if len(self.biases):
-            candidates.logits = logits.copy()
-            candidates.logits[self.biases["token"]] += self.biases["bias"]
-        if not np.isfinite(candidates.logits.max()):
-            raise SamplingError("no token can be chosen: the model's logits are not finite or logit_bias bans them all")
-        for name in self.params.samplers:
+        candidates = self._candidates(logits)
+        for name in self._chain:
             self._apply(name, candidates)
+        _check(candidates)
         if self.n_probs and self.post_probs:
             candidates.keep(candidates.best(len(candidates)), is_sorted=True)
-        index, weights = chain.draw(candidates, self.seed, self.index)
+        index, weights = draw(candidates, self.seed, self.index)
         token = candidates.token(index)
+        if self._feedback is not None:
+            self._feedback.note(token, float(weights[index] / weights.sum(dtype=np.float64)))
         if not self.n_probs:
             return token, None
         if self.post_probs:
             return token, surviving_probs(candidates, index, weights, self.n_probs)
         return token, raw_probs(logits, token, self.n_probs)
 
+    def _candidates(self, logits: Float32Array) -> Candidates:
+        """All tokens, with the logits that the chain begins with: whatever bans or favours tokens does so here."""
+        candidates = Candidates(logits)
+        if len(self.biases):
+            candidates.logits = logits.copy()
+            candidates.logits[self.biases["token"]] += self.biases["bias"]
+        _check(candidates)
+        return candidates
+
     def _apply(self, name: str, candidates: Candidates) -> None:
         p = self.params
-        if name == "penalties":
-            if self._counts is not None:
-                chain.penalties(candidates, self._counts, p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
+        if name == "penalties" and self._counts is not None:
+            penalties(candidates, self._counts, p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
+            _check(candidates)
+        elif name == "dry" and self._dry is not None:
+            self._dry.apply(candidates)
+            _check(candidates)
+        elif name == "top_n_sigma":
+            top_n_sigma(candidates, p.top_n_sigma)
         elif name == "top_k":
-            chain.top_k(candidates, p.top_k)
+            top_k(candidates, p.top_k)
         elif name == "typ_p":
-            chain.typical(candidates, p.typical_p, p.min_keep)
+            typical(candidates, p.typical_p, p.min_keep)
         elif name == "top_p":
-            chain.top_p(candidates, p.top_p, p.min_keep)
+            top_p(candidates, p.top_p, p.min_keep)
         elif name == "min_p":
-            chain.min_p(candidates, p.min_p, p.min_keep)
+            min_p(candidates, p.min_p, p.min_keep)
+        elif name == "xtc":
+            xtc(candidates, p.xtc_probability, p.xtc_threshold, p.min_keep, self.seed, self.index)
+        elif name == "infill" and p.infill_tokens is not None:
+            infill(candidates, p.infill_tokens)
         elif name == "temperature":
-            chain.temperature(candidates, p.temperature)
+            dynamic_temperature(candidates, p.temperature, temperature_range(p), p.dynatemp_exponent)
+        elif self._feedback is not None and name in ("mirostat", "adaptive_p"):
+            self._feedback.apply(candidates)
         else:
             raise SamplingError(f"unknown sampler {name!r}")
 
-    def _is_greedy(self) -> bool:
-        """Whether the answer is always the first maximum of the biased logits, and nothing else is asked for."""
-        p = self.params
-        if self.n_probs or self._counts is not None:
-            return False
-        if "typ_p" in p.samplers and p.typical_p < 1.0:  # may drop the most likely token
-            return False
-        known = {"penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"}
-        return "temperature" in p.samplers and p.temperature <= 0.0 and known.issuperset(p.samplers)
+
+def _check(candidates: Candidates) -> None:
+    """Raises SamplingError when nothing is left to choose from."""
+    if not np.isfinite(candidates.logits.max()):
+        raise SamplingError(
+            "no token can be chosen: the model's logits are not finite, or logit_bias or penalties ban them all"
+        )
 
 
 def raw_probs(logits: Float32Array, token: int, n: int) -> TokenProbs:

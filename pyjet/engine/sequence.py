@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyjet.engine.request import GenerationRequest, Timings
+from pyjet.engine.pooling import Pool
+from pyjet.engine.request import GenerationRequest, Reuse, Timings
 from pyjet.engine.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Sequence:
     right tokens are in the context afterwards. ``n_reached`` is the most rows it ever had there, ``longest`` the most
     it can get. While reading it stops at ``stops``, so that its state there can be kept, and at ``tail_from`` the rows
     of the prompt begin that are speculative: they leave the state where it is, which saves a step of its own for them.
+    With a ``pool`` it only reads.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Sequence:
             request.sampling, n_vocab, n_probs=request.n_probs, post_probs=request.post_sampling_probs
         )
         self.sampler.accept_prompt(request.prompt)
+        self.pool = None if request.pooling is None else Pool(request.pooling, self.n_prompt)
         self.n_computed = 0
         self.n_pending = 0  # of these rows the last ones, whose state is applied in the next step
         self.verifying: list[int] = []  # drafts in the step that is planned or computed
@@ -62,6 +65,7 @@ class Sequence:
         self.n_drafted = self.n_right = 0  # drafts that were verified, and those of them that were right
         self.n_reached = 0
         self.n_cached = 0  # tokens of the prompt that had been computed for others
+        self.reuse: Reuse | None = None
         self.stops: list[int] = []  # ascending
         self.shared_stops: set[int] = set()  # those that other conversations have in common with this one
         self.tail_from: int | None = None
@@ -113,6 +117,12 @@ class Sequence:
         if self.tail_from is not None and self.tail_from < end < self.n_to_read:
             end = self.tail_from
         return max(0, end - self.n_computed)
+
+    def n_chosen(self, n_rows: int) -> int:
+        """Behind how many of the next ``n_rows`` rows a token is chosen."""
+        if self.is_decoding:
+            return n_rows
+        return int(self.pool is None and self.n_computed + n_rows >= self.n_to_read)
 
     def n_speculative(self, n_rows: int) -> int:
         """How many of the next ``n_rows`` rows are speculative."""

@@ -36,6 +36,7 @@ class EngineSettings:
     checkpoint_step: int = 8192  # tokens between two of them inside a long prompt
     slot_similarity: float = 0.1  # share of a prompt that an idle slot must hold to be chosen for it
     step_budget: float = 3.0  # a step with prompt rows may take so many times as long as one that only decodes
+    patience_seconds: float = 120.0  # a step that takes longer hangs, unless steps are known to be slow
     calibrate: bool = True  # measure steps at load; one request alone needs no prices
     speculation: SpeculationSettings = NO_SPECULATION
     overrides: dict[str, Any] = field(default_factory=dict)  # GGUF metadata, --override-kv
@@ -78,6 +79,7 @@ class EngineSettings:
             slot_similarity=self.slot_similarity,
             layout=f"{self.device} {self.kv_type_k} {self.kv_type_v}",
             step_budget=self.step_budget,
+            patience_seconds=self.patience_seconds,
             speculation=self.speculation,
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyjet.engine.client import SlotView
 from pyjet.engine.prefix_tree import Tokens, n_equal
+from pyjet.engine.request import Breakers
 from pyjet.engine.sequence import Sequence
 
 
@@ -62,7 +63,7 @@ class Slot:
             has_next_token=True,
             max_tokens=request.max_tokens,
             n_probs=request.n_probs,
-            sampling=request.sampling,
+            sampling=replace(request.sampling, dry_breakers=Breakers(), infill_tokens=None),  # these are large
             prompt=request.prompt if with_tokens else (),
             generated=tuple(sequence.generated) if with_tokens else (),
         )

@@ -15,31 +15,23 @@ import numpy as np
 from pyjet.engine.acceptance import Acceptance, Counts, confidence_cells
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.decode_prices import context_class
-from pyjet.engine.draft_blocks import RecentBlocks, merged
+from pyjet.engine.draft_blocks import RecentBlocks
 from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_counts import DraftCounts
 from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.guesses import Guess, Guesses, Source
+from pyjet.engine.head_blocks import HeadBlocks
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.row_arrays import DraftPlan, Plan
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from pyjet.engine.step_costs import StepCosts
+from pyjet.engine.step_lessons import StepLessons, StepShape
 from pyjet.engine.synthetic import Lots
 from pyjet.native.step import Float32Array, StepResult
 
-BLOCK_STEPS = 4  # new blocks of the draft head count after so many
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
-
-
-class StepShape(NamedTuple):
-    """What a step's time depends on. ``n_draft``: drafts that it makes; ``tokens``: that are expected of a trial."""
-
-    n_rows: int
-    n_draft: int
-    company: Company | None  # None: it reads prompts too
-    tokens: float | None
 
 
 class Lesson(NamedTuple):
@@ -77,20 +69,17 @@ class Speculation:
         most_rows = limits.n_slots * (1 + max(limits.max_spec, settings.max_draft))
         self._policy = DraftPolicy(self._costs, self._passes, min(most_rows, limits.max_rows))
         self._depth = DraftDepth(self._policy, settings.max_draft)
+        self._lessons = StepLessons(
+            self._costs, self._passes, self._policy, self._depth.trials, is_calibrated=bool(limits.step_seconds)
+        )
         self._seen = Counts()  # of all sequences
         self._n_draft = 0  # that sequences are asked for in this step
         self._prompt_rows = 0  # of the last step that had any
         self._company = Company(0)  # of the sequences that decode in it
-        self._shape = StepShape(0, RESTS, None, None)  # of the planned step
-        self._timed: list[tuple[StepShape, float]] = []  # steps and their seconds, from which nothing was learned yet
         self._made: list[list[int]] = []  # by the step, for each of its sequences
         self._probabilities: Float32Array = np.empty((0, 0), np.float32)
         self._cells: list[list[int]] = []
-        self._draft_plan = DraftPlan(np.empty(0, np.int32), settings.sampling == "probabilistic")
-        self._wanting: list[int] = []  # tasks whose blocks are in the plan,
-        self._recents: list[RecentBlocks] = []  # these
-        self._versions: list[int] = []  # as of then
-        self._n_thoughts = 0
+        self._blocks = HeadBlocks(is_sampled=settings.sampling == "probabilistic")
 
     def start(self, sequence: Sequence) -> None:
         """A sequence runs from now on."""
@@ -98,6 +87,9 @@ class Speculation:
         if sequence.guesses is not None or not self.is_on:
             return
         index = blocks = lots = None
+        if sequence.pool is not None:
+            sequence.guesses = Guesses(Acceptance(self._seen), None, None, None)
+            return
         if settings.lookup:
             index = LookupIndex(
                 sequence.tokens, settings.lookup_min_match, settings.lookup_size, settings.lookup_min_hits
@@ -178,15 +170,15 @@ class Speculation:
         takes_part = self._n_draft or reading or self._depth.is_warm
         drafts = None
         if self._settings.mtp and takes_part and n_chosen <= MAX_DRAFT_ROWS:
-            drafts = self._with_blocks(plan)
+            drafts = self._blocks.plan_for(plan)
         else:
             for sequence, _ in plan:
                 sequence.n_draft = 0
         n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
         if reading:
-            self._shape = StepShape(n_rows, n_draft, None, None)
+            self._lessons.shape = StepShape(n_rows, n_draft, None, None)
         else:
-            self._shape = StepShape(n_rows, n_draft, self._company, self._tokens_of_trial(plan, n_rows))
+            self._lessons.shape = StepShape(n_rows, n_draft, self._company, self._tokens_of_trial(plan, n_rows))
         return drafts
 
     def _join_reading(self, reading: Plan) -> int:
@@ -196,7 +188,7 @@ class Speculation:
             if (index := guesses_of(sequence).index) is not None:
                 index.extend(sequence.n_computed + n)
             sequence.n_draft = 0
-            if sequence.n_computed + n == sequence.n_to_read:
+            if sequence.n_chosen(n):
                 sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
                 n_ending += 1
         return n_ending
@@ -208,30 +200,9 @@ class Speculation:
         self._depth.trials.note_rows(n_rows)
         return len(plan) + sum([sum(guesses_of(s).chosen.chances[: len(s.verifying)]) for s, _ in plan])
 
-    def _with_blocks(self, plan: Plan) -> DraftPlan:
-        """The plan of before while those that want drafts are the same, or one with their newest blocks."""
-        if self._settings.first_blocks:
-            wanting = [sequence.id_task for sequence, _ in plan if sequence.n_draft]
-            if wanting and wanting != self._wanting:
-                self._wanting = wanting
-                self._recents = [r for s, _ in plan if s.n_draft and (r := guesses_of(s).blocks) is not None]
-                self._merge_blocks()
-        return self._draft_plan
-
-    def _merge_blocks(self) -> None:
-        """Other blocks make another plan, and that a batch of its own: a few steps may go without the newest ones."""
-        self._versions = [recent.version for recent in self._recents]
-        blocks = merged(self._recents)
-        if not np.array_equal(blocks, self._draft_plan.blocks):
-            self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
-
     def observe(self, seconds: float) -> float:
         """The planned step took so long; how much of that was the MTP block's part. What it teaches can wait."""
-        self._timed.append((self._shape, seconds))
-        return self._part_of_drafts(self._shape, seconds)
-
-    def _part_of_drafts(self, shape: StepShape, seconds: float) -> float:
-        return min(self._passes.seconds(shape.n_draft), 0.5 * seconds)
+        return self._lessons.observe(seconds)
 
     def read(self, result: StepResult, drafts: DraftPlan | None) -> None:
         """The drafts that a step made."""
@@ -269,29 +240,10 @@ class Speculation:
 
     def think(self) -> None:
         """Learn what steps take, and decide how many drafts are made from now on. There is time while one computes."""
-        timed, self._timed = self._timed, []
-        for shape, seconds in timed:
-            self._learn_price(shape, seconds)
-        if not timed:
-            return
-        self._n_thoughts += 1
-        if self._n_thoughts % BLOCK_STEPS == 0 and [recent.version for recent in self._recents] != self._versions:
-            self._merge_blocks()
-        if self._settings.is_adaptive:
-            self._depth.think()
-
-    def _learn_price(self, shape: StepShape, seconds: float) -> None:
-        of_rows = seconds - self._part_of_drafts(shape, seconds)
-        if shape.company is not None:
-            self._passes.observe(shape.n_rows, shape.n_draft, seconds)
-            self._costs.observe(shape.n_rows, of_rows)
+        if self._lessons.learn():
+            self._blocks.think()
             if self._settings.is_adaptive:
-                self._policy.observe(shape.company, shape.n_rows, of_rows)
-            if shape.tokens is not None:
-                self._depth.trials.pay(shape.tokens, seconds)
-        elif not self._limits.step_seconds:  # steps with prompts tell about larger sizes
-            self._costs.observe(shape.n_rows, of_rows)
-            self._policy.prices.learn_base(self._costs)
+                self._depth.think()
 
 
 def guesses_of(sequence: Sequence) -> Guesses:

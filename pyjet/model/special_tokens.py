@@ -41,6 +41,7 @@ FIM_SEPARATOR = ("<|file_sep|>",)
 ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bos": (("bos_token_id",), ()),
     "eos": (("eos_token_id",), ()),
+    "unk": (("unknown_token_id",), ()),
     "pad": (("padding_token_id",), ()),
     "eot": (("eot_token_id",), END_OF_TURN),
     "eom": (("eom_token_id",), END_OF_MESSAGE),
@@ -55,5 +56,16 @@ ROLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 #: Roles whose token ends a generation, besides END_OF_GENERATION.
 ENDING_ROLES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 
-#: What llama-server assumes for a byte-level vocabulary that names no such token (GPT-2's layout).
-DEFAULT_IDS = {"bos": 11, "eos": 11}
+#: What llama-server assumes for a vocabulary that names no such token, by tokenizer.ggml.model: GPT-2's and Llama's
+#: layouts.
+DEFAULT_IDS: dict[str, dict[str, int]] = {
+    "gpt2": {"bos": 11, "eos": 11},
+    "llama": {"bos": 1, "eos": 2, "unk": 0},
+}
+
+#: Values of tokenizer.ggml.pre whose models have no BOS unless the file names one.
+WITHOUT_BOS = ("chatglm-bpe", "glm4", "glm5")
+
+#: Texts in a model's name (lower case): blanks behind its special tokens are dropped, but not behind these.
+STRIPS_RIGHT = ("phi-3", "phi3")
+NEVER_STRIPS = ("<unk>", "<s>", "<|endoftext|>")

@@ -1,34 +1,37 @@
 """Text to token ids and back, from GGUF metadata alone.
 
-Byte-pair encoding runs in the `tokenizers` library. Special tokens are cut out of the text before it, with
-llama-server's rules, which differ from that library's: the longest token text is searched first in the whole
-text, control tokens are only found with parse_special, user-defined tokens always.
+What the kinds of vocabularies do with plain text is the business of their TextCoding, which runs in the `tokenizers`
+library. Special tokens are cut out of the text before it, with llama-server's rules, which differ from that library's:
+the longest token text is searched first in the whole text, control tokens are only found with parse_special,
+user-defined tokens always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tokenizers import Tokenizer as Backend
-from tokenizers.models import BPE
-
-from pyjet.model.byte_level import piece_bytes
+from pyjet.model.byte_pairs import byte_level_coding, marked_space_coding
 from pyjet.model.errors import ModelError
-from pyjet.model.pretokenizers import PreTokenizer, pre_tokenizer
-from pyjet.model.vocabulary import Vocabulary, string_list
+from pyjet.model.sentence_pieces import sentence_piece_coding
+from pyjet.model.text_coding import TextCoding, metadata_flag
+from pyjet.model.vocabulary import Vocabulary
 
-#: llama_vocab_type of byte-pair encoding, shown as `vocab_type` by /v1/models.
-VOCAB_TYPE_BPE = 2
+#: tokenizer.ggml.model -> how such a vocabulary codes text
+CODINGS: dict[str, Callable[[Mapping[str, Any], Vocabulary], TextCoding]] = {
+    "gpt2": byte_level_coding,
+    "llama": sentence_piece_coding,
+    "gemma4": marked_space_coding,
+}
+_BLANKS = " \t\n\v\f\r"
 
 
 class Tokenizer:
     """One model's tokenizer. Thread-safe; encoding releases the GIL."""
 
-    vocab_type = VOCAB_TYPE_BPE
-
-    def __init__(self, vocabulary: Vocabulary, backend: Backend, *, add_bos: bool, add_eos: bool) -> None:
+    def __init__(self, vocabulary: Vocabulary, coding: TextCoding, *, add_bos: bool, add_eos: bool) -> None:
         self.vocabulary = vocabulary
+        self.vocab_type = coding.vocab_type
         self.n_vocab = len(vocabulary.texts)
         self.bos_id = vocabulary.roles["bos"]
         self.eos_id = vocabulary.roles["eos"]
@@ -42,7 +45,7 @@ class Tokenizer:
         self.add_bos = add_bos and self.bos_id is not None
         self.add_eos = add_eos and self.eos_id is not None
         self.eog_ids = vocabulary.ends
-        self._backend = backend
+        self._coding = coding
         self._special_ids = vocabulary.control | vocabulary.unknown
         self._always = self._longest_first(vocabulary.user_defined - self._special_ids)
         self._parsed = self._longest_first(vocabulary.user_defined | self._special_ids)
@@ -52,16 +55,19 @@ class Tokenizer:
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
         """Build from the tokenizer.ggml.* keys; raises ModelError naming the key that does not work."""
         model = metadata.get("tokenizer.ggml.model")
-        if model != "gpt2":
-            raise ModelError(f"metadata key 'tokenizer.ggml.model' is {model!r}; 'gpt2' (byte-level BPE) works")
-        pre_name = metadata.get("tokenizer.ggml.pre", "default")
-        pre = pre_tokenizer(pre_name if isinstance(pre_name, str) else repr(pre_name))
+        if not isinstance(model, str) or model not in CODINGS:
+            raise ModelError(
+                f"metadata key 'tokenizer.ggml.model' is {model!r}; 'gpt2' (byte-level BPE), 'llama' (SentencePiece) "
+                "and 'gemma4' work, other kinds of vocabularies (bert: WordPiece, t5: Unigram, rwkv, plamo2) do not"
+            )
         vocabulary = Vocabulary.from_metadata(metadata)
+        coding = CODINGS[model](metadata, vocabulary)
         return cls(
             vocabulary,
-            _backend(vocabulary, string_list(metadata, "merges"), pre),
-            add_bos=_flag(metadata, "add_bos_token", pre.add_bos),
-            add_eos=_flag(metadata, "add_eos_token", False),
+            coding,
+            # llama-server adds BOS to gemma4 texts whatever the file says: the first files had it wrong.
+            add_bos=metadata_flag(metadata, "add_bos_token", coding.add_bos) or model == "gemma4",
+            add_eos=metadata_flag(metadata, "add_eos_token", coding.add_eos),
         )
 
     def encode(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
@@ -71,8 +77,12 @@ class Tokenizer:
         text stand for themselves. Lone surrogates become U+FFFD.
         """
         fragments = self._partition(_valid(text), self._parsed if parse_special else self._always)
-        words = [fragment for fragment in fragments if isinstance(fragment, str)]
-        encoded = iter(self._backend.encode_batch_fast(words, add_special_tokens=False))
+        words = [
+            self._coding.prepare(fragment, is_first=i == 0 or isinstance(fragments[i - 1], int))
+            for i, fragment in enumerate(fragments)
+            if isinstance(fragment, str)
+        ]
+        encoded = iter(self._coding.backend.encode_batch_fast(words, add_special_tokens=False))
         ids: list[int] = [self.bos_id] if add_special and self.add_bos and self.bos_id is not None else []
         for fragment in fragments:
             if isinstance(fragment, str):
@@ -122,9 +132,14 @@ class Tokenizer:
     def _partition(self, text: str, special: list[tuple[str, int]]) -> list[str | int]:
         """Cut the special tokens out of the text: a list of plain pieces and token ids, in order."""
         fragments: list[str | int] = [text] if text else []
+        strips = self.vocabulary.strips_right
         for literal, index in special:
             if literal in text:
-                fragments = [piece for part in fragments for piece in _cut(part, literal, index)]
+                blanks = _BLANKS if index in strips else ""
+                fragments = [piece for part in fragments for piece in _cut(part, literal, index, blanks)]
+        if self._coding.line_breaks:
+            cut = self._coding.cut
+            fragments = [p for part in fragments for p in ([part] if isinstance(part, int) else cut(part))]
         return fragments
 
     def _piece(self, index: int) -> bytes:
@@ -136,16 +151,18 @@ class Tokenizer:
             return b""
         if index in vocabulary.byte:
             return _byte_token(text)
-        return piece_bytes(text)
+        return self._coding.piece(text)
 
 
-def _cut(part: str | int, literal: str, index: int) -> list[str | int]:
+def _cut(part: str | int, literal: str, index: int, blanks: str) -> list[str | int]:
+    """A plain piece around each occurrence of ``literal``; ``blanks`` behind it are dropped."""
     if isinstance(part, int) or literal not in part:
         return [part]
     pieces: list[str | int] = []
     for position, plain in enumerate(part.split(literal)):
         if position:
             pieces.append(index)
+            plain = plain.lstrip(blanks) if blanks else plain
         if plain:
             pieces.append(plain)
     return pieces
@@ -165,29 +182,3 @@ def _byte_token(text: str) -> bytes:
         return bytes([int(text[3:5], 16)])
     except ValueError:
         return b""
-
-
-def _flag(metadata: Mapping[str, Any], name: str, default: bool) -> bool:
-    value = metadata.get(f"tokenizer.ggml.{name}", default)
-    if not isinstance(value, bool):
-        raise ModelError(f"metadata key 'tokenizer.ggml.{name}' is {value!r}, expected true or false")
-    return value
-
-
-def _backend(vocabulary: Vocabulary, merges: list[str], pre: PreTokenizer) -> Backend:
-    pairs = dict.fromkeys(_pair(merge) for merge in merges)
-    # A merge whose parts or result are no tokens can never contribute one, and the library rejects it.
-    ids = vocabulary.ids
-    usable = [pair for pair in pairs if pair[0] in ids and pair[1] in ids and pair[0] + pair[1] in ids]
-    try:
-        backend = Backend(BPE(ids, usable, ignore_merges=pre.ignore_merges))
-    except Exception as error:  # the library's own error type is not public
-        raise ModelError(f"metadata keys 'tokenizer.ggml.tokens' and 'tokenizer.ggml.merges': {error}") from None
-    backend.pre_tokenizer = pre.build()
-    return backend
-
-
-def _pair(merge: str) -> tuple[str, str]:
-    """The two sides of "Ġ t"; the first side may itself begin with a space."""
-    left, _, right = merge[1:].partition(" ")
-    return merge[:1] + left, right

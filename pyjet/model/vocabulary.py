@@ -8,7 +8,16 @@ from enum import IntEnum
 from typing import Any
 
 from pyjet.model.errors import ModelError
-from pyjet.model.special_tokens import ALWAYS_SHOWN, DEFAULT_IDS, END_OF_GENERATION, ENDING_ROLES, ROLES
+from pyjet.model.special_tokens import (
+    ALWAYS_SHOWN,
+    DEFAULT_IDS,
+    END_OF_GENERATION,
+    ENDING_ROLES,
+    NEVER_STRIPS,
+    ROLES,
+    STRIPS_RIGHT,
+    WITHOUT_BOS,
+)
 
 _PREFIX = "tokenizer.ggml."
 
@@ -38,6 +47,7 @@ class Vocabulary:
     silent: frozenset[int]  # unused and undefined tokens: no text at all
     roles: dict[str, int | None]  # keys of special_tokens.ROLES
     ends: frozenset[int]  # tokens that end a generation
+    strips_right: frozenset[int] = frozenset()  # special tokens behind which blanks are dropped
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Vocabulary:
@@ -57,6 +67,7 @@ class Vocabulary:
         shown |= _harmony_end(ids, ends)
         plain = _plain_sentence_end(ids, ends)
         changed = shown | plain
+        special = control | kinds[TokenKind.UNKNOWN] | kinds[TokenKind.USER_DEFINED] | shown
         return cls(
             texts=texts,
             ids=ids,
@@ -67,6 +78,7 @@ class Vocabulary:
             silent=frozenset((kinds[TokenKind.UNUSED] | kinds[TokenKind.UNDEFINED]) - changed),
             roles=roles,
             ends=frozenset(ends - changed),
+            strips_right=_stripping(metadata, ids, special),
         )
 
 
@@ -104,8 +116,11 @@ def _find_roles(metadata: Mapping[str, Any], ids: Mapping[str, int]) -> tuple[di
     """The token of each role, and the ids that were found by their text (these count as control tokens)."""
     roles: dict[str, int | None] = {}
     by_text: set[int] = set()
+    defaults = DEFAULT_IDS.get(str(metadata.get(_PREFIX + "model")), {})
+    if metadata.get(_PREFIX + "pre") in WITHOUT_BOS:
+        defaults = {role: index for role, index in defaults.items() if role != "bos"}
     for role, (keys, texts) in ROLES.items():
-        index = _role_id(metadata, keys, DEFAULT_IDS.get(role), len(ids))
+        index = _role_id(metadata, keys, defaults.get(role), len(ids))
         if index is None:
             index = next((ids[text] for text in texts if text in ids), None)
             by_text |= set() if index is None else {index}
@@ -125,6 +140,14 @@ def _role_id(metadata: Mapping[str, Any], keys: tuple[str, ...], default: int | 
         if 0 <= value < n_tokens:
             chosen = value
     return chosen
+
+
+def _stripping(metadata: Mapping[str, Any], ids: Mapping[str, int], special: set[int]) -> frozenset[int]:
+    """The file does not say which tokens strip; llama-server goes by the model's name."""
+    name = str(metadata.get("general.name", "")).lower()
+    if not any(part in name for part in STRIPS_RIGHT):
+        return frozenset()
+    return frozenset(special - {ids[text] for text in NEVER_STRIPS if text in ids})
 
 
 def _harmony_end(ids: Mapping[str, int], ends: set[int]) -> set[int]:

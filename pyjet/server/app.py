@@ -75,6 +75,7 @@ def _register_routes(app: Flask, service: Service) -> None:
         chat,
         chat_control,
         completion,
+        embeddings,
         infill,
         predict,
         recorded_streams,
@@ -83,7 +84,7 @@ def _register_routes(app: Flask, service: Service) -> None:
         text,
     )
 
-    apis = (completion, infill, chat, chat_control, responses, anthropic, recorded_streams)
+    apis = (completion, embeddings, infill, chat, chat_control, responses, anthropic, recorded_streams)
     for module in (admin, slot_actions, text, *apis, predict):
         module.register(app, service)
 

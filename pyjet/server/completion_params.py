@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyjet.engine.request import RANDOM_SEED, SamplingParams
+from pyjet.engine.request import RANDOM_SEED, Breakers, InfillTokens, SamplingParams
 from pyjet.server.json_fields import float32
 from pyjet.server.logit_bias import end_token_bans
 from pyjet.server.profiles import NO_PROFILE, Profile
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyjet.server.options import ServerOptions
 
 CHAT_FORMATS = ("Content-only", "peg-simple", "peg-native", "peg-gemma4", "peg-minimax-m3")
-ENGINE_SAMPLERS = ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
 
 
 @dataclass
@@ -50,6 +49,8 @@ class CompletionParams:
     adaptive_target: float
     adaptive_decay: float
     samplers: list[str]
+    dry_breakers: Breakers = field(default_factory=Breakers)  # the engine's form, when DRY is on
+    infill_tokens: InfillTokens | None = None  # when that sampler is in the chain
     min_keep: int = 0
     ignore_eos: bool = False
     logit_bias: list[tuple[int, float]] = field(default_factory=list)
@@ -110,18 +111,34 @@ class CompletionParams:
         seed = self.seed if self.seed == RANDOM_SEED else (self.seed + choice) % 2**32
         return SamplingParams(
             temperature=self.temperature,
+            dynatemp_range=self.dynatemp_range,
+            dynatemp_exponent=self.dynatemp_exponent,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
             typical_p=self.typical_p,
+            top_n_sigma=self.top_n_sigma,
+            xtc_probability=self.xtc_probability,
+            xtc_threshold=self.xtc_threshold,
             repeat_penalty=self.repeat_penalty,
             repeat_last_n=self.repeat_last_n,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
+            dry_multiplier=self.dry_multiplier,
+            dry_base=self.dry_base,
+            dry_allowed_length=self.dry_allowed_length,
+            dry_penalty_last_n=self.dry_penalty_last_n,
+            dry_breakers=self.dry_breakers,
+            infill_tokens=self.infill_tokens,
+            mirostat=self.mirostat,
+            mirostat_tau=self.mirostat_tau,
+            mirostat_eta=self.mirostat_eta,
+            adaptive_target=self.adaptive_target,
+            adaptive_decay=self.adaptive_decay,
             logit_bias=tuple(self.logit_bias),
             seed=seed,
             min_keep=self.min_keep,
-            samplers=tuple(name for name in self.samplers if name in ENGINE_SAMPLERS),
+            samplers=tuple(self.samplers),
         )
 
 

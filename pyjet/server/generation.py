@@ -162,7 +162,7 @@ class Job:
             if rest is not None:
                 yield rest
             yield result
-        else:
+        elif isinstance(event, FailedEvent):
             self._open.discard(index)
             self.cancel()
             raise api_error(event)

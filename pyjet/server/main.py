@@ -105,7 +105,7 @@ class Run:
     def _load(self) -> None:
         _log.info("loading model")
         try:
-            service = self._startup.load()
+            app = create_app(self._startup.load(), self._options)
         except StartupError as error:
             self._fail(str(error))
             return
@@ -114,7 +114,7 @@ class Run:
             self._fail(f"{type(error).__name__}: {error}")
             return
         self._bar.clear()
-        self._server.app = create_app(service, self._options)
+        self._server.app = app
         _log.info("model loaded")
         for address in self._server.addresses:
             _log.info("listening on %s", address)

@@ -195,6 +195,8 @@ def _apply(line: CommandLine, option: Option, given: str, value: Any) -> None:
     if refusal:
         raise ValueError(refusal)
     _warn_about_effect(line, option, given, value)
+    if option.remark is not None and (remark := option.remark(value)):
+        line.warnings.append(f"{given}: {remark}")
     if option.apply is not None:
         option.apply(line.options, value)
     elif option.field:

@@ -110,13 +110,12 @@ ACCEPTED_OPTIONS: list[Option] = [
     _accept("--media-path", _MEDIA, value="PATH"),
     _accept("--models-max", _ROUTER, value="N", env="MODELS_MAX", convert=values.int_in(0)),
     _accept("--models-autoload", _ROUTER, off="--no-models-autoload", env="MODELS_AUTOLOAD"),
-    _accept("--embd-normalize", "there are no embeddings", value="N", convert=values.to_int),
     _accept("-hft --hf-token", "nothing is downloaded", value="TOKEN", env="$HF_TOKEN", section=_COMMON),
 ]  # fmt: skip
 
 _NO_DOWNLOAD = "this server downloads nothing; download the file yourself and use -m FILE"
 _PRESET = "it downloads a model of another family; use -m FILE"
-_NO_EMBEDDINGS = "this server only generates text; use a dedicated embedding server"
+_NO_RERANKING = "models with a classification head are not built; use a dedicated reranking server"
 _CODE = "it lets clients run code on this machine, which is not part of an inference server; run an agent beside it"
 _CONTROL = "control vectors are not supported; start without them"
 _POSITIONS = "it would change the model's positions and so its answers; use the model's own settings, without it"
@@ -168,9 +167,7 @@ REFUSED_OPTIONS: list[Option] = [
         "--embd-gemma-default", "--fim-qwen-1.5b-default", "--fim-qwen-3b-default", "--fim-qwen-7b-default",
         "--fim-qwen-7b-spec", "--fim-qwen-14b-spec", "--fim-qwen-30b-default", "--gpt-oss-20b-default",
         "--gpt-oss-120b-default", "--vision-gemma-4b-default", "--vision-gemma-12b-default")),
-    _refuse("--embedding --embeddings", _NO_EMBEDDINGS, env="EMBEDDINGS"),
-    _refuse("--rerank --reranking", _NO_EMBEDDINGS, env="RERANKING"),
-    _refuse("--pooling", _NO_EMBEDDINGS, value="{none,mean,cls,last,rank}", env="POOLING"),
+    _refuse("--rerank --reranking", _NO_RERANKING, env="RERANKING"),
     _refuse("--spec-draft-model -md --model-draft", _NO_DRAFT_MODEL, value="FNAME", env="SPEC_DRAFT_MODEL",
             section=_SPECULATIVE),
     _refuse("--spec-draft-hf -hfd -hfrd --hf-repo-draft", _NO_DRAFT_MODEL, value="<user>/<model>[:quant]",
@@ -190,7 +187,7 @@ REFUSED_OPTIONS: list[Option] = [
 
 def _removed(names: str, successor: str, env: str = "") -> Option:
     return row(names, f"removed: use {successor}", value="N", env=env, policy=Policy.REMOVED,
-               reason=f"the argument has been removed. use {successor}")  # fmt: skip
+               section=Section.SPECULATIVE, reason=f"the argument has been removed. use {successor}")  # fmt: skip
 
 
 REMOVED_OPTIONS: list[Option] = [

@@ -120,6 +120,9 @@ MODEL_OPTIONS: list[Option] = [
     row("--step-budget", "how many times as long as a step that only generates one that also reads prompts may take; "
         "more: prompts are read faster, running answers wait longer", field="step_budget", value="X",
         convert=values.float_above(1)),
+    row("--step-patience", "seconds after which a step counts as hung and /health answers 503, or 20 times as long as "
+        "the slowest step measured at the start if that is more; -1: never", field="step_patience", value="N",
+        convert=values.int_in(-1)),
     row("-kvu --kv-unified", "each slot may use the whole context", off="-no-kvu --no-kv-unified",
         field="kv_unified", env="KV_UNIFIED", default="on when --parallel is -1"),
     row("--kv-unified-per-slot", "limit of one slot on a unified context; without -c the context is N per slot",

@@ -43,7 +43,8 @@ class Option:
     ``env``: environment variables, the first is the documented one. ``reason``: why there is no effect
     (ACCEPT), what is missing (REFUSE), the successor (REMOVED). ``unavailable``: for MUST rows, called with the
     converted value; a text means that this value needs something that this version does not have.
-    ``ineffective``: same, but only a warning. ``action``: ends the parse, for example ``version``.
+    ``ineffective``: same, but only a warning; ``remark``: what else the log should say about a value. ``action``: ends
+    the parse, for example ``version``.
     """
 
     names: tuple[str, ...]
@@ -60,6 +61,7 @@ class Option:
     reason: str = ""
     unavailable: Check | None = None
     ineffective: Check | None = None
+    remark: Check | None = None
     accumulates: bool = False
     n_values: int = 0
     action: str = ""

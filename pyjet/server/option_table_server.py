@@ -11,6 +11,7 @@ from pyjet.server.options import ServerOptions
 from pyjet.server.profiles import Profile, merge_profiles, profile_option, profiles_file
 
 _COMMON = Section.COMMON
+_NO_RANK = "models with a classification head are not built: use none, mean, cls or last"
 
 
 def _add_keys(options: ServerOptions, keys: list[str]) -> None:
@@ -116,6 +117,14 @@ SERVER_OPTIONS: list[Option] = [
         field="slot_save_path", value="PATH", convert=values.existing_directory, default="none"),
     row("--sleep-idle-seconds", "unload the model after so many idle seconds, load it again when it is needed; "
         "-1: never", field="sleep_idle_seconds", value="SECONDS", convert=_sleep_seconds),
+    row("--embedding --embeddings", "POST /embeddings and /v1/embeddings; text is generated as before",
+        field="embeddings", env="EMBEDDINGS"),
+    row("--pooling", "what makes the embedding of a text: none (a vector per token), mean, cls (of the first token) "
+        "or last", field="pooling", value="{none,mean,cls,last,rank}", env="POOLING",
+        convert=values.one_of("none", "mean", "cls", "last", "rank"), default="the model's own",
+        unavailable=lambda value: _NO_RANK if value == "rank" else None),
+    row("--embd-normalize", "length of embeddings: -1 as they are, 0 largest value 32760, 1 taxicab, 2 euclidean, "
+        "p-norm above", field="embd_normalize", value="N", convert=values.to_int),
     row("--log-prompts-dir", "directory that gets one file per request with its prompt, for debugging; it is made when "
         "missing", field="log_prompts_dir", value="PATH", default="none"),
 ]  # fmt: skip

@@ -62,8 +62,8 @@ def _rate_list(text: str) -> list[float]:
 
 
 def _spec(names: str, help: str, field: str, *, value: str = "N", env: str = "", **settings: Any) -> Option:
-    return row(names, help, field=field, value=value, env=env, section=Section.SPECULATIVE,
-               **{"convert": values.int_in(0), **settings})  # fmt: skip
+    return row(names, help, field=field, value=value, env=env,
+               **{"section": Section.SPECULATIVE, "convert": values.int_in(0), **settings})  # fmt: skip
 
 
 def _ngram_rows() -> list[Option]:
@@ -94,7 +94,7 @@ SPECULATION_OPTIONS: list[Option] = [
           value=",".join(_OWN_TYPES), env="SPEC_TYPE", convert=_spec_types, apply=_add_types,
           unavailable=_check_types, accumulates=True, default="none"),
     row("--spec-default", "--spec-type ngram-mod with its usual lengths", field="spec_type",
-        apply=_default_types, section=Section.SPECULATIVE),
+        apply=_default_types),  # llama-server, too, lists it apart from the others
     _spec("--spec-draft-n-max", "tokens per draft at most; above 7 as 7", "spec_draft_n_max", env="SPEC_DRAFT_N_MAX"),
     _spec("--spec-draft-n-min", "shorter drafts are not used", "spec_draft_n_min", env="SPEC_DRAFT_N_MIN",
           convert=values.to_int),
@@ -113,10 +113,10 @@ SPECULATION_OPTIONS: list[Option] = [
         env="SPEC_DRAFT_BACKEND_SAMPLING", section=Section.SPECULATIVE),
     _spec("--spec-draft-type-k -ctkd --cache-type-k-draft", "type of the keys of the draft head",
           "spec_draft_type_k", value="TYPE", env="SPEC_DRAFT_CACHE_TYPE_K",
-          convert=values.one_of(*values.CACHE_TYPES)),
+          convert=values.one_of(*values.CACHE_TYPES), section=Section.COMMON),
     _spec("--spec-draft-type-v -ctvd --cache-type-v-draft", "type of the values of the draft head",
           "spec_draft_type_v", value="TYPE", env="SPEC_DRAFT_CACHE_TYPE_V",
-          convert=values.one_of(*values.CACHE_TYPES)),
+          convert=values.one_of(*values.CACHE_TYPES), section=Section.COMMON),
     _spec("--spec-synth-len", "benchmarks: accept drafts by lot, so that a step gives so many tokens on average",
           "spec_synth_len", value="L", env="SPEC_SYNTH_LEN", convert=_mean_length, default="off"),
     _spec("--spec-synth-rates", "benchmarks: accept drafts by lot, position by position with these probabilities that "

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyjet.server.sampler_names import is_repeat_penalty
+
 TRUE_WORDS = frozenset({"on", "enabled", "true", "1"})
 FALSE_WORDS = frozenset({"off", "disabled", "false", "0"})
 
@@ -17,22 +19,6 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 
 _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
 _LEADING_FLOAT = re.compile(r"[ \t\n\v\f\r]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-SAMPLER_LETTERS = {
-    "e": "penalties",
-    "d": "dry",
-    "s": "top_n_sigma",
-    "k": "top_k",
-    "y": "typ_p",
-    "p": "top_p",
-    "m": "min_p",
-    "x": "xtc",
-    "t": "temperature",
-    "i": "infill",
-    "a": "adaptive_p",
-}
-_SAMPLER_ALIASES = {"nucleus": "top_p", "temp": "temperature", "typ": "typ_p", "typical": "typ_p", "typicalp": "typ_p"}
-_SAMPLER_NAMES = {name.replace("_", ""): name for name in SAMPLER_LETTERS.values()} | _SAMPLER_ALIASES
 
 
 def to_bool(text: str) -> bool:
@@ -214,20 +200,12 @@ def seed(text: str) -> int:
     return int(match.group()) & 0xFFFFFFFF
 
 
-def sampler_name(text: str) -> str | None:
-    """Canonical name of a sampler, or None; case, ``-`` and ``_`` do not matter."""
-    return _SAMPLER_NAMES.get(text.strip().lower().replace("-", "").replace("_", ""))
-
-
-def sampler_names(text: str) -> list[str]:
-    """Names between semicolons; unknown ones are dropped."""
-    names = (sampler_name(item) for item in text.split(";"))
-    return [name for name in names if name]
-
-
-def sampler_letters(text: str) -> list[str]:
-    """One letter per sampler; unknown ones are dropped."""
-    return [SAMPLER_LETTERS[letter] for letter in text if letter in SAMPLER_LETTERS]
+def repeat_penalty(text: str) -> float:
+    """A factor for logits."""
+    value = to_float(text)
+    if not is_repeat_penalty(value):
+        raise ValueError(f"invalid value {value:g}, expected more than 0")
+    return value
 
 
 def logit_bias(text: str) -> tuple[int, float]:

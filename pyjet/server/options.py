@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjet.engine.request import Pooling
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.server.profiles import Profile
 
@@ -90,6 +91,10 @@ class ServerOptions:
     ui_config: dict[str, Any] = field(default_factory=dict)
     sleep_idle_seconds: int = -1
     log_prompts_dir: str | None = None
+    embeddings: bool = False
+    pooling: Pooling | None = None
+    """Which rows make an embedding; ``None`` = as the model's metadata says, else all of them."""
+    embd_normalize: int = 2
     offline: bool = False
 
     # chat and text
@@ -154,6 +159,7 @@ class ServerOptions:
     cache_idle_slots: bool = True
     slot_prompt_similarity: float = 0.1
     step_budget: float = 3.0
+    step_patience: int = 120
     """How many times as long as a step that only decodes one with prompt rows may take."""
 
     # speculation

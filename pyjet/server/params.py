@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyjet.engine.chain import active_samplers
 from pyjet.server.completion_params import CHAT_FORMATS, CompletionParams, default_params
+from pyjet.server.dry_breakers import token_breakers
 from pyjet.server.errors import ApiError
+from pyjet.server.infill_tokens import infill_tokens
 from pyjet.server.json_fields import (
     FLOAT32_MAX,
     INT32_MAX,
@@ -26,7 +29,7 @@ from pyjet.server.json_fields import (
 )
 from pyjet.server.logit_bias import end_token_bans, parse_bias
 from pyjet.server.profiles import find_profile
-from pyjet.server.sampler_names import samplers_from_chars, samplers_from_names
+from pyjet.server.sampler_names import is_repeat_penalty, samplers_from_chars, samplers_from_names
 
 if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
@@ -51,6 +54,8 @@ def parse_params(
     _read_bias(body, params, tokenizer)
     _read_stop(body, params, options)
     _read_samplers(body, params)
+    _check_penalty(params)
+    _add_token_tables(params, tokenizer)
     _check_lora(body)
     if isinstance(fields := body.get("response_fields"), list) and all(isinstance(f, str) for f in fields):
         params.response_fields = list(fields)
@@ -192,6 +197,19 @@ def _read_samplers(body: Mapping[str, Any], params: CompletionParams) -> None:
         params.samplers = samplers_from_names(read_strings("samplers", samplers))
 
 
+def _check_penalty(params: CompletionParams) -> None:
+    if not is_repeat_penalty(params.repeat_penalty):
+        raise ApiError(400, "Failed to initialize samplers: penalty_repeat must be finite and greater than 0")
+
+
+def _add_token_tables(params: CompletionParams, tokenizer: Tokenizer) -> None:
+    """What samplers that look at texts need; only where they are used, since it is about the whole vocabulary."""
+    if "dry" in active_samplers(params.sampling()):
+        params.dry_breakers = token_breakers(tuple(params.dry_sequence_breakers), tokenizer)
+    if "infill" in params.samplers and not params.mirostat:
+        params.infill_tokens = infill_tokens(tokenizer)
+
+
 def _check_lora(body: Mapping[str, Any]) -> None:
     """No adapter is ever loaded, so all ids are unknown, and unknown ids are ignored."""
     lora = body.get("lora")
@@ -202,17 +220,9 @@ def _check_lora(body: Mapping[str, Any]) -> None:
 
 def check_supported(params: CompletionParams) -> None:
     """ApiError 501 naming the first setting that would change the answer and is not built."""
-    chain = params.samplers
     wanted = {
         "grammar": bool(params.grammar),
         "json_schema": params.json_schema is not None,
-        "top_n_sigma": params.top_n_sigma > 0 and "top_n_sigma" in chain,
-        "xtc_probability": params.xtc_probability > 0 and params.xtc_threshold <= 0.5 and "xtc" in chain,
-        "dynatemp_range": params.dynatemp_range > 0 and params.temperature > 0 and "temperature" in chain,
-        "dry_multiplier": params.dry_multiplier != 0 and params.dry_penalty_last_n != 0 and "dry" in chain,
-        "mirostat": params.mirostat != 0 and params.temperature > 0,
-        "adaptive_target": params.adaptive_target >= 0 and "adaptive_p" in chain,
-        "samplers": "infill" in chain,
     }
     for name, is_set in wanted.items():
         if is_set:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,7 @@ def make_settings(options: ServerOptions, model: Model, choice: DeviceChoice, co
         checkpoint_step=options.checkpoint_min_step,
         slot_similarity=options.slot_prompt_similarity,
         step_budget=options.step_budget,
+        patience_seconds=math.inf if options.step_patience <= 0 else options.step_patience,
         speculation=speculation_settings(options),
         overrides=options.override_kv,
         check_tensors=options.check_tensors,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyjet.chat.types import ChatError
+from pyjet.chat.validation import check_parts
 from pyjet.server.errors import ApiError, invalid_request, key_not_found, type_error
 
 if TYPE_CHECKING:
@@ -32,6 +34,16 @@ def read_prompts(body: Mapping[str, Any], tokenizer: Tokenizer) -> list[list[int
             raise ApiError(400, '"prompt" must not be empty')
         return [_one_prompt(element, tokenizer) for element in prompt]
     return [_one_prompt(prompt, tokenizer)]
+
+
+def read_inputs(value: Any, tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of texts to embed: as in :func:`read_prompts`, and ``{"content": [text parts]}`` is a text, too.
+
+    An empty list gives an empty one.
+    """
+    if isinstance(value, list) and not any(_is_number(element) for element in value):
+        return [_one_input(element, tokenizer) for element in value]
+    return [_one_input(value, tokenizer)]
 
 
 def message_starts(prompt: Sequence[int], turn_start: int | None) -> tuple[int, ...]:
@@ -64,6 +76,20 @@ def read_token(value: Any, tokenizer: Tokenizer) -> int:
     if not 0 <= value < tokenizer.n_vocab:
         raise invalid_request("Prompt contains invalid tokens")
     return int(value)
+
+
+def _one_input(value: Any, tokenizer: Tokenizer) -> list[int]:
+    if not (isinstance(value, dict) and "content" in value):
+        return _one_prompt(value, tokenizer)
+    content = value["content"]
+    if not isinstance(content, list):
+        raise ApiError(400, '"content" must be an array')
+    try:
+        check_parts(content)
+    except ChatError as error:
+        raise ApiError(error.status, error.message) from None
+    text = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
+    return tokenizer.encode(text, add_special=True)
 
 
 def _one_prompt(prompt: Any, tokenizer: Tokenizer) -> list[int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+
+from pyjet.server.json_fields import FLOAT32_MAX
 
 SAMPLER_LETTERS = {
     "d": "dry",
@@ -39,3 +42,8 @@ def samplers_from_names(names: Iterable[str]) -> list[str]:
 def samplers_from_chars(letters: str) -> list[str]:
     """Canonical names for a string with one letter per sampler; unknown letters are dropped."""
     return [SAMPLER_LETTERS[letter] for letter in letters if letter in SAMPLER_LETTERS]
+
+
+def is_repeat_penalty(value: float) -> bool:
+    """Whether logits can be divided and multiplied by it: llama-server takes no other ones."""
+    return math.isfinite(value) and value > 0.0 and 1.0 / value <= FLOAT32_MAX

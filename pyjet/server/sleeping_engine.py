@@ -85,6 +85,10 @@ class SleepingEngine:
     def error(self) -> str | None:
         return None if self._asleep else self._engine.error
 
+    @property
+    def stall(self) -> str | None:
+        return None if self._asleep else self._engine.stall
+
     def submit(self, request: GenerationRequest) -> RequestStream:
         return self._engine.submit(request)
 

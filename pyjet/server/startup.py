@@ -17,6 +17,7 @@ from pyjet.model.reader import Model, load_model
 from pyjet.model.tokenizer import Tokenizer
 from pyjet.native import NativeError
 from pyjet.server.device_choice import DeviceError
+from pyjet.server.embeddings import pooling_of
 from pyjet.server.model_defaults import apply_sampling_defaults
 from pyjet.server.options import ServerOptions
 from pyjet.server.placement import place
@@ -54,6 +55,8 @@ class Startup:
             settings = self._settings(model)
             names = options.alias or [options.model or Path(path).stem]
             check_profiles(options.profiles, names, settings.n_ctx_slot)
+            if options.embeddings:
+                _log.info("embeddings: pooling %s", pooling_of(options.pooling, model.metadata))
         except (ModelError, DeviceError, NativeError, ValueError) as error:
             raise StartupError(str(error)) from error
         for note in apply_sampling_defaults(options, model.metadata):

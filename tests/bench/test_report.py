@@ -78,3 +78,11 @@ def test_agents_table_has_a_column_for_each_server_and_the_verdicts() -> None:
 
 def test_a_table_without_results_says_so(results: Path) -> None:
     assert report.render("agents-h200") == report.NOT_MEASURED
+
+
+def test_clients_table_has_one_line_for_each_client_and_version() -> None:
+    row = {"client": "a", "package": "a-pip", "version": "1.0", "api": "/x", "model": "played", "result": "ok"}
+    failed = {**row, "client": "b", "result": "FAILED: it ended with status 1"}
+    record = {"date": "d", "pyjet": "0", "clients": [row, {**row, "api": "/x, streamed"}, {**row, "api": "/y"}, failed]}
+    lines = report.clients_table(record).splitlines()
+    assert lines[2:4] == ["| a | a-pip 1.0 | `/x`, `/y` | played | ok |", "| b | a-pip 1.0 | `/x` | played | FAILED |"]

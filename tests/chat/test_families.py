@@ -106,6 +106,12 @@ def test_a_call_may_be_cut_anywhere(family: str, form: str) -> None:
         assert "tool_call>" not in content + reasoning and "function" not in content + reasoning, text[:end]
 
 
+def test_an_answer_that_ends_in_the_name_of_a_call() -> None:
+    text = '<tool_call>\n{"name": "read_file'
+    assert answer("qwen2.5", text) == ("", text, [])
+    assert answer("qwen2.5", JSON + "\n" + text)[2] == [CALL]
+
+
 @pytest.mark.parametrize("family", SOURCES)
 @pytest.mark.parametrize("format", ["none", "auto", "deepseek", "deepseek-legacy"])
 def test_reasoning_formats(family: str, format: str) -> None:

@@ -12,15 +12,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.settings import EngineSettings
 from pyjet.native.ops import sample_row
-from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, SEQ_RESET, StepBatch, StepResult
+from pyjet.native.step import ROW_ARGMAX, ROW_HIDDEN, ROW_LOGITS, ROW_SAMPLE, SEQ_RESET, StepBatch, StepResult
 from tests.engine import fake_mtp
-from tests.engine.fake_mtp import FakeMtp, check_drafts, require
+from tests.engine.fake_mtp import CHOSEN, FakeMtp, check_drafts, require
 
 N_VOCAB = 48
 LIMITS = EngineLimits(
@@ -37,6 +38,11 @@ LIMITS = EngineLimits(
 
 def fake_logits(history: list[int], n_vocab: int = N_VOCAB) -> np.ndarray:
     return fake_mtp.fake_logits(history, n_vocab)
+
+
+def fake_hidden(history: list[int]) -> np.ndarray:
+    """float32[3], of all tokens so far."""
+    return fake_mtp.fake_logits([-1, *history], 3)
 
 
 class FakeNative:
@@ -58,6 +64,7 @@ class FakeNative:
         self.steps: list[int] = []  # rows of each step
         self.companies: list[int] = []  # sequences of each step
         self.n_sampled = self.n_unsettled = 0  # rows
+        self.hidden: list[np.ndarray] = []  # of the step
         n_pages = -(-limits.n_ctx_total // limits.page_tokens)
         # A page has its tokens, and those that the MTP block knows of.
         self.contents = np.full((n_pages, 2, limits.page_tokens), -1, np.int64)
@@ -83,12 +90,13 @@ class FakeNative:
         self.steps.append(len(batch.tokens))
         self.companies.append(len(batch.seqs))
         argmax, sampled = np.full((2, len(batch.tokens)), -1, np.int32)
+        self.hidden = []
         logits = [
             row
             for index, seq in enumerate(batch.seqs)
             for row in self._run(batch, index, {name: int(seq[name]) for name in seq.dtype.names}, argmax, sampled)
         ]
-        hidden = np.empty((0, 1), np.float32)
+        hidden = np.array(self.hidden, np.float32).reshape(-1, 3)
         rows = np.array(logits, np.float32).reshape(-1, self.limits.n_vocab)
         step_us = self.step_us(len(batch.tokens))
         return StepResult(rows, hidden, argmax, sampled, step_us, self.mtp.drafts, self.mtp.probs)
@@ -136,7 +144,9 @@ class FakeNative:
             state.append(int(batch.tokens[row]))
             self.pages[table[position // size], position % size] = batch.tokens[row]
             require(self.pages[table].reshape(-1)[: position + 1].tolist() == state, "pages and state disagree")
-            values = self._logits(state) if batch.row_flags[row] else None
+            values = self._logits(state) if batch.row_flags[row] & CHOSEN else None
+            if batch.row_flags[row] & ROW_HIDDEN:
+                self.hidden.append(fake_hidden(state))
             if batch.row_flags[row] & ROW_ARGMAX:
                 argmax[row] = int(np.argmax(values))
             if batch.row_flags[row] & ROW_SAMPLE:
@@ -235,7 +245,13 @@ def fake_factory(settings: EngineSettings, progress) -> tuple[FakeNative, Engine
         raise ValueError("tensor blk.0.ffn_up.weight is missing")
     if settings.model_path == "no-pages":
         return object(), limits  # type: ignore[return-value]
-    native = DyingNative(limits, int(step)) if how == "exit" else FakeNative(limits)
+    native: FakeNative
+    if how == "exit":
+        native = DyingNative(limits, int(step))
+    elif how.startswith("hang:"):
+        native = HangingNative(limits, int(step), Path(how.removeprefix("hang:")))
+    else:
+        native = FakeNative(limits)
     native.fail_at = int(step) if how == "fail" else None
     native.delay = 0.02 if settings.model_path == "slow" else 0.0
     return native, limits
@@ -251,4 +267,18 @@ class DyingNative(FakeNative):
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         if len(self.steps) >= self.at:
             os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(batch, meanwhile)
+
+
+class HangingNative(FakeNative):
+    """Hangs in the given step until a file exists."""
+
+    def __init__(self, limits: EngineLimits, at: int, until: Path) -> None:
+        super().__init__(limits)
+        self.at = at
+        self.until = until
+
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        while len(self.steps) == self.at and not self.until.exists():
+            time.sleep(0.01)
         return super().step(batch, meanwhile)

@@ -21,7 +21,7 @@ from tests.engine.h200_drafts import GOOD, Agent, Card, agent
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
 LENGTHS = Lengths(80, 64)  # of bench.speculation
-N_TEXT = 2000  # tokens that an agent can say
+N_TEXT = 2000  # tokens that an agent can say, more than it does in the benchmark
 NOISE = 0.03  # of a step's time
 SHORT, LONG, LONGEST = 200, 23_000, 100_000
 UNSURE = np.float32(0.1)  # times the probabilities of a real model are those of random weights
@@ -82,12 +82,12 @@ def row_seconds(n_seqs: int, context: int, n_rows: int) -> float:
 class PricedCard(Card):
     """So many agents at one depth, who are right by lot."""
 
-    def __init__(self, n_seqs: int, context: int, ratio: float, seed: int) -> None:
+    def __init__(self, n_seqs: int, context: int, ratio: float, seed: int, n_text: int = N_TEXT) -> None:
         super().__init__(adaptive_settings(rates_of(ratio)))
         self.context = context
         self.gains = [0.0, *accumulate(rates_of(ratio))]
         self.rng = np.random.default_rng([seed, n_seqs, context, round(100 * ratio)])
-        self.agents = [agent(i, context, GOOD, seed=seed, n_text=N_TEXT) for i in range(n_seqs)]
+        self.agents = [agent(i, context, GOOD, seed=seed, n_text=n_text) for i in range(n_seqs)]
         for i, each in enumerate(self.agents):
             each.probabilities = each.probabilities * UNSURE
             each.sequence.sampler.seed = 100 * seed + i  # seed 0: the lots of the benchmark

@@ -38,7 +38,7 @@ def test_without_trials_it_is_not_found(cell: tuple[int, int, str], monkeypatch:
 
 @pytest.mark.parametrize("name", RATIOS)
 def test_in_the_long_run_trials_lose_next_to_nothing(name: str) -> None:
-    card = PricedCard(4, 23_000, RATIOS[name], seed=0)
+    card = PricedCard(4, 23_000, RATIOS[name], seed=0, n_text=8000)
     for _ in range(800):
         card.step(card.agents)
     assert card.speed(slice(400, None)) > 0.99 * max(fixed_speeds(4, 23_000, RATIOS[name]).values())

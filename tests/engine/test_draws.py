@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates
+from pyjet.engine.noise import exponentials
+from pyjet.engine.samplers.draw import draw as race_draw
 from pyjet.native import SAMPLE_DTYPE, sample_row
 from pyjet.native.samples import no_biases, no_counts
 from tests.support import chi_square
@@ -26,7 +27,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def by_host(logits: np.ndarray, seed: int, index: int) -> int:
-    return chain.draw(Candidates(logits), seed, index)[0]
+    return race_draw(Candidates(logits), seed, index)[0]
 
 
 def by_library(logits: np.ndarray, seed: int, index: int) -> int:
@@ -115,7 +116,7 @@ def test_the_order_of_candidates_does_not_matter() -> None:
     for index in range(200):
         shuffled = Candidates(logits)
         shuffled.keep(rng.permutation(50), is_sorted=False)
-        assert shuffled.token(chain.draw(shuffled, 5, index)[0]) == by_host(logits, 5, index)
+        assert shuffled.token(race_draw(shuffled, 5, index)[0]) == by_host(logits, 5, index)
 
 
 def test_an_impossible_token_is_never_drawn() -> None:
@@ -135,3 +136,25 @@ def test_similar_distributions_mostly_agree(scale: float) -> None:
     assert (1 - distance) / (1 + distance) - error < n_equal / N_DRAWS < 1 - distance + error
     n_apart = sum(by_library(target, 9, index) == by_library(draft, 10, index) for index in range(N_DRAWS))
     assert abs(n_apart / N_DRAWS - (softmax(target) * softmax(draft)).sum()) < error
+
+
+def test_contenders_of_a_vocabulary_are_enough() -> None:
+    """The first arrival of all, for peaked, ordinary and flat distributions, some of them mostly impossible."""
+    rng = np.random.default_rng(9)
+    for index in range(60):
+        logits = (rng.standard_normal(50_000) * rng.choice([0.0, 0.1, 2.0, 8.0])).astype(np.float32)
+        if index % 3 == 0:
+            logits[rng.random(len(logits)) < 0.999] = -np.inf
+        weights = np.exp(logits - logits.max())
+        with np.errstate(divide="ignore"):
+            first = int((exponentials(3, index, np.arange(len(logits))) / weights).argmin())
+        assert by_host(logits, 3, index) == first
+
+
+def test_the_best_of_mostly_impossible_candidates() -> None:
+    rng = np.random.default_rng(10)
+    logits = np.full(10_000, -np.inf, np.float32)
+    logits[rng.integers(0, len(logits), 7)] = [3, 1, 2, 2, 0, 5, 5]
+    order = np.argsort(-logits, kind="stable")
+    for k in (3, 7, 40, 9_999, 10_000, 20_000):
+        assert Candidates(logits).best(k).tolist() == order[:k].tolist()

@@ -53,6 +53,15 @@ def check_answer(run: Run, asked: GenerationRequest, *, was_cancelled: bool) -> 
         assert not asked.return_progress or progress[-1] == len(asked.prompt)
 
 
+def test_a_request_that_needs_all_pages_gives_up_what_is_known_of_it() -> None:
+    """What is known ends inside a page, which would have to stay beside the copy that the request writes on."""
+    run = Run(n_slots=2, page_tokens=2, n_ctx_total=40, host_bytes=0, checkpoint_gap=1)
+    long = request("b", prompt=(0, 1, 2, *range(6, 39)), max_tokens=-1)
+    run.submit(request("a", prompt=(0, 1, 2, 5), max_tokens=1), long)
+    run.drain()
+    assert (run.tokens("b"), run.last("b").reason) == expected(long, run.limits)
+
+
 def test_four_default_requests_share_each_step() -> None:
     run = Run(n_slots=4, n_ctx_slot=96, n_ctx_total=96)
     names = ("a", "b", "c", "d")
@@ -85,7 +94,8 @@ def test_one_and_a_half_contexts_for_two() -> None:
 
 def test_without_host_memory_rows_are_read_again() -> None:
     run = Run(n_slots=2, n_ctx_total=60, host_bytes=0)
-    wanted = [request("a", max_tokens=-1), request("b", max_tokens=-1, sampling=SamplingParams(seed=5))]
+    mirostat = SamplingParams(seed=5, mirostat=2, mirostat_tau=1.0)  # it remembers what it had chosen
+    wanted = [request("a", max_tokens=-1), request("b", max_tokens=-1, sampling=mirostat)]
     run.submit(*wanted)
     run.drain()
     for asked in wanted:

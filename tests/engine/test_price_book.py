@@ -68,6 +68,7 @@ def test_companies_have_prices_of_their_own() -> None:
     assert prices.seconds()[8] == approx(0.01 + 2 * 0.001), "begins with those of others, as contexts are longer"
     for _ in range(3):
         prices.observe(4, long, 8, 0.017)
+    prices.refresh()
     assert prices.seconds()[8] == approx(0.017)
     prices.enter(4, short)
     assert prices.seconds()[8] == approx(0.011)

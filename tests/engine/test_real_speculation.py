@@ -27,6 +27,10 @@ ASKED = (
     GenerationRequest("sampled", PROMPT[:30], SamplingParams(seed=3, temperature=1.2, top_k=0), max_tokens=40),
     GenerationRequest("penalised", PROMPT[9:], SamplingParams(seed=4, repeat_penalty=1.2), max_tokens=40),
     GenerationRequest("probs", PROMPT[:50], SamplingParams(seed=5), max_tokens=40, n_probs=4),
+    GenerationRequest("mirostat", PROMPT[:20], SamplingParams(seed=6, mirostat=2), max_tokens=40),
+    GenerationRequest(
+        "chance", PROMPT[:40], SamplingParams(seed=7, xtc_probability=0.5, dry_multiplier=0.8), max_tokens=40
+    ),
 )
 Answer = list[tuple[int, object]]
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjet.engine import chain
 from pyjet.engine.candidates import Candidates
 from pyjet.engine.request import SamplingParams
+from pyjet.engine.samplers import truncation
+from pyjet.engine.samplers.penalties import penalties
 from pyjet.engine.sampling import Sampler, SamplingError
 
 OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temperature": 1.0}
@@ -38,7 +39,7 @@ def narrowed(logits: np.ndarray, *first: int) -> Candidates:
     """Candidates of all tokens, or sorted and cut to the best ones."""
     candidates = Candidates(logits)
     for k in first:
-        chain.top_k(candidates, k)
+        truncation.top_k(candidates, k)
     return candidates
 
 
@@ -57,7 +58,7 @@ def test_top_p(logits: np.ndarray, p: float, min_keep: int, first: tuple[int, ..
     while n < len(order) and (total < p - 1e-6 or n < max(1, min_keep)):
         total += probs[n]
         n += 1
-    chain.top_p(candidates, p, min_keep)
+    truncation.top_p(candidates, p, min_keep)
     assert abs(len(candidates) - n) <= (abs(total - p) < 1e-5)
     assert kept(candidates) == set(order[: len(candidates)])
 
@@ -68,14 +69,14 @@ def test_min_p(logits: np.ndarray, p: float, min_keep: int, first: tuple[int, ..
     order = reference_order(logits)[: len(candidates)]
     bound = np.float32(logits.max() + np.float32(np.log(p)))
     n = max(sum(bool(logits[i] >= bound) for i in order), min_keep, 1)
-    chain.min_p(candidates, p, min_keep)
+    truncation.min_p(candidates, p, min_keep)
     assert kept(candidates) == set(order[:n])
 
 
 @given(LOGITS, st.sampled_from([0.1, 0.5, 0.95]), st.integers(0, 4))
 def test_typical(logits: np.ndarray, p: float, min_keep: int) -> None:
     candidates = Candidates(logits)
-    chain.typical(candidates, p, min_keep)
+    truncation.typical(candidates, p, min_keep)
     probs = reference_probs(logits)
     surprise = -np.log(probs)
     distance = np.abs(surprise - float((probs * surprise).sum()))
@@ -91,7 +92,7 @@ def test_typical(logits: np.ndarray, p: float, min_keep: int) -> None:
 
 def test_typical_survives_impossible_tokens() -> None:
     candidates = Candidates(np.array([1.0, -np.inf, 0.5], np.float32))
-    chain.typical(candidates, 0.99, 0)
+    truncation.typical(candidates, 0.99, 0)
     assert kept(candidates) == {0, 2}
 
 
@@ -100,7 +101,7 @@ def test_penalties(logits: np.ndarray, history: list[int], first: tuple[int, ...
     candidates = narrowed(logits, *first)
     before = {candidates.token(i): candidates.logits[i] for i in range(len(candidates))}
     counts = Counter(token for token in history if token < len(logits))
-    chain.penalties(candidates, counts, 1.5, 0.25, 0.5)
+    penalties(candidates, counts, 1.5, 0.25, 0.5)
     for i in range(len(candidates)):
         token = candidates.token(i)
         value = before[token]
@@ -119,7 +120,7 @@ def test_top_p_of_a_large_vocabulary(p: float, width: float) -> None:
     order = np.argsort(-logits, kind="stable")
     total = np.cumsum(probs[order] / probs.sum())
     candidates = Candidates(logits)
-    chain.top_p(candidates, p, 1)
+    truncation.top_p(candidates, p, 1)
     n = len(candidates)
     assert [candidates.token(i) for i in range(n)] == order[:n].tolist()
     # Its probabilities are float32.

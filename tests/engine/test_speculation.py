@@ -97,6 +97,35 @@ KINDS = {
 }
 
 
+# Samplers that the host runs: those that remember the answer, those that decide by chance, and others.
+HOST_CHAINS = {
+    "xtc": SamplingParams(seed=6, temperature=1.5, xtc_probability=0.5, xtc_threshold=0.02),
+    "dry": SamplingParams(seed=7, temperature=1.5, dry_multiplier=4.0, dry_allowed_length=0),
+    "mirostat 1": SamplingParams(seed=8, mirostat=1, mirostat_tau=2.0, mirostat_eta=0.5),
+    "mirostat 2": SamplingParams(seed=9, mirostat=2, mirostat_tau=1.0, mirostat_eta=0.8),
+    "adaptive_p": SamplingParams(seed=10, adaptive_target=0.3, adaptive_decay=0.7, samplers=("top_k", "adaptive_p")),
+    "dynatemp": SamplingParams(seed=11, temperature=1.0, dynatemp_range=0.8, top_n_sigma=2.0),
+}
+
+
+@pytest.mark.parametrize("n", [1, 4, 7])
+def test_host_chains_are_the_same_with_drafts(n: int) -> None:
+    """Each row as without drafts: what a chain remembers advances with accepted tokens only."""
+    asked = {name: request(name, (1, 2, 3, 1, 2), sampling=of, max_tokens=24) for name, of in HOST_CHAINS.items()}
+    plain = {name: expected(wanted)[0] for name, wanted in asked.items()}
+    for name, wanted in asked.items():
+        chain = replace(wanted.sampling, xtc_probability=0.0, dry_multiplier=0.0, mirostat=0, adaptive_target=-1.0,
+                        dynatemp_range=0.0, top_n_sigma=-1.0)  # fmt: skip
+        assert expected(replace(wanted, sampling=chain))[0] != plain[name], "the chain matters here"
+    for wrong_at in (0, n // 2, n):
+        run = Run(drafts_of(asked, n, wrong_at), n_slots=3, max_spec=7, max_rows=64, n_ctx_total=120)
+        run.submit(*asked.values())
+        run.drain()
+        check_answers(run, asked, set())
+        assert {name: run.tokens(name) for name in asked} == plain
+        assert run.native.n_sampled == 0
+
+
 @pytest.mark.parametrize("n", range(8))
 @pytest.mark.parametrize("mtp", [False, True])
 def test_any_number_of_drafts_and_the_first_wrong_one_anywhere(n: int, mtp: bool) -> None:

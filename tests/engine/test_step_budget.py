@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjet.engine.step_budget import MAX_PAUSE, MAX_WAIT, MIN_ROWS, STRETCH, Chunk, StepBudget, best_mix
@@ -128,6 +128,7 @@ def price_of(steps: list[float]) -> object:
     return lambda rows: steps[next(i for i, size in enumerate(SIZES) if size >= rows)]
 
 
+@settings(deadline=None)
 @given(stairs(), st.integers(1, 8), st.sampled_from([1.5, 2.0, 3.0, 8.0]), st.sampled_from([16, 512, 2048]))
 def test_the_share_is_kept_in_any_stretch_of_steps(seconds: list, n_decoding: int, factor: float, rows: int) -> None:
     device = Device(price_of(seconds), factor, rows).steps(150, n_decoding, 10_000)
@@ -140,6 +141,7 @@ def test_the_share_is_kept_in_any_stretch_of_steps(seconds: list, n_decoding: in
     assert forced or most <= (STRETCH - 1) * budget * 1.001
 
 
+@settings(deadline=None)
 @given(
     stairs(),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3000), st.sampled_from([0, 0, 0, 0.01, 1.0])), min_size=60),

@@ -13,6 +13,7 @@ import pytest
 from cli.llama_cpp import LlamaCppError
 from pyjet.assets import default_model_path
 from pyjet.model import Tokenizer
+from pyjet.model.pretokenizers import FAMILIES
 from pyjet.model.reader import open_gguf
 from tests.support.llama_vocab import LlamaVocab
 from tests.support.peer_sdist import PeerSourceError, peer_source
@@ -40,11 +41,20 @@ def vocabularies() -> Path:
         pytest.skip(str(error))
 
 
+CASES = "HelloWorld camelCase XMLHttp don't DON'T 1234567 3.14 über Straße ÉCOLE école МоСква 你好 123\u3000x\u2028y"
+
+
 def load(path: Path) -> Tokenizer:
     return Tokenizer.from_metadata(open_gguf(path)[0].metadata)
 
 
-@pytest.mark.parametrize("name", ["qwen35", "qwen2", "llama-bpe", "gpt-2"])
+VECTORS = (
+    "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "llama-bpe", "llama-spm", "mpt",
+    "phi-3", "qwen2", "qwen35", "refact", "starcoder",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VECTORS)
 def test_vectors(vocabularies: Path, name: str) -> None:
     path = vocabularies / f"ggml-vocab-{name}.gguf"
     tokenizer = load(path)
@@ -53,7 +63,8 @@ def test_vectors(vocabularies: Path, name: str) -> None:
     assert len(texts) == len(expected) > 40
     for text, ids in zip(texts, expected):
         assert tokenizer.encode(text, parse_special=False) == ids, repr(text)
-        assert tokenizer.decode(ids) == text
+        decoded = tokenizer.decode(ids)
+        assert decoded == (" " + text if text and tokenizer.vocab_type == 1 else text)
 
 
 def test_large_vocabulary_is_fast(vocabularies: Path) -> None:
@@ -99,14 +110,17 @@ def write_vocabulary(path: Path, pre: str) -> Path:
     return path
 
 
+def oracle_of(path: Path) -> LlamaVocab:
+    try:
+        return LlamaVocab(path)
+    except LlamaCppError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(params=["qwen35", "qwen2", "llama-bpe", "gpt-2", "default"])
 def oracle_pair(request: pytest.FixtureRequest, tmp_path: Path):
     path = write_vocabulary(tmp_path / "vocab.gguf", request.param)
-    try:
-        oracle = LlamaVocab(path)
-    except LlamaCppError as error:
-        pytest.skip(str(error))
-    with oracle:
+    with oracle_of(path) as oracle:
         yield load(path), oracle
 
 
@@ -117,17 +131,48 @@ def test_source_code_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> No
         assert tokenizer.encode(text) == oracle.encode(text)
 
 
-def test_mixed_unicode_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
-    tokenizer, oracle = oracle_pair
+def check_mixed_unicode(tokenizer: Tokenizer, oracle: LlamaVocab, n_texts: int) -> None:
     rng = random.Random(SEED)
-    for _ in range(300):
+    for _ in range(n_texts):
         text, parse = random_text(rng), rng.random() < 0.5
         assert tokenizer.encode(text, parse_special=parse) == oracle.encode(text, parse_special=parse), repr(text)
-        assert tokenizer.decode(tokenizer.encode(text, parse_special=parse)) == text
+
+
+def test_mixed_unicode_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
+    check_mixed_unicode(*oracle_pair, n_texts=300)
+    tokenizer, rng = oracle_pair[0], random.Random(SEED)
+    for _ in range(100):
+        assert tokenizer.decode(tokenizer.encode(text := random_text(rng))) == text
+
+
+@pytest.mark.parametrize("pre", [names[0] for names in FAMILIES])
+def test_every_pretokenizer_like_llama(pre: str, tmp_path: Path) -> None:
+    path = write_vocabulary(tmp_path / "vocab.gguf", pre)
+    tokenizer = load(path)
+    with oracle_of(path) as oracle:
+        check_mixed_unicode(tokenizer, oracle, n_texts=60)
+        code = Path(gguf.constants.__file__).read_text(encoding="utf-8")[:20_000]
+        for text in (code, CASES):
+            assert tokenizer.encode(text, add_special=True) == oracle.encode(text, add_special=True)
+
+
+@pytest.mark.parametrize("name", ["llama-spm", "phi-3", "baichuan", "gemma-4"])
+def test_marked_spaces_like_llama(vocabularies: Path, name: str) -> None:
+    path = vocabularies / f"ggml-vocab-{name}.gguf"
+    tokenizer = load(path)
+    with oracle_of(path) as oracle:
+        check_mixed_unicode(tokenizer, oracle, n_texts=300)
+        code = Path(gguf.constants.__file__).read_text(encoding="utf-8")[:40_000]
+        for text in (code, CASES, "", " ", "<s>a</s>  b<|end|> \n c", "\n\n\n" * 20):
+            assert tokenizer.encode(text, add_special=True) == oracle.encode(text, add_special=True), text[:50]
+        check_every_token(tokenizer, oracle)
 
 
 def test_every_token_like_llama(oracle_pair: tuple[Tokenizer, LlamaVocab]) -> None:
-    tokenizer, oracle = oracle_pair
+    check_every_token(*oracle_pair)
+
+
+def check_every_token(tokenizer: Tokenizer, oracle: LlamaVocab) -> None:
     assert (tokenizer.n_vocab, tokenizer.bos_id, tokenizer.eos_id) == (oracle.n_tokens, oracle.bos_id, oracle.eos_id)
     assert tokenizer.encode("a", add_special=True) == oracle.encode("a", add_special=True)
     for index in range(tokenizer.n_vocab):

@@ -115,8 +115,15 @@ def test_unusable_merges_and_missing_bytes() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "llama"}, "tokenizer.ggml.model' is 'llama'; 'gpt2'"),
-        ({"pre": "command-r"}, "tokenizer.ggml.pre' is 'command-r'"),
+        ({"model": "bert"}, "tokenizer.ggml.model' is 'bert'; 'gpt2'"),
+        ({"model": "t5"}, "t5: Unigram"),
+        ({"model": "rwkv"}, "tokenizer.ggml.model' is 'rwkv'"),
+        ({"model": ["llama"]}, "tokenizer.ggml.model' is ['llama']"),
+        ({"model": "llama"}, "tokenizer.ggml.scores': expected 256 numbers"),
+        ({"model": "llama", "scores": [0.0] * 255}, "tokenizer.ggml.scores': expected 256 numbers"),
+        ({"model": "llama", "scores": [float("nan")] * 256}, "tokenizer.ggml.scores': expected 256 numbers"),
+        ({"model": "llama", "scores": [0.0] * 256, "add_space_prefix": 1}, "tokenizer.ggml.add_space_prefix' is 1"),
+        ({"pre": "kimi-k2"}, "tokenizer.ggml.pre' is 'kimi-k2'"),
         ({"pre": 5}, "tokenizer.ggml.pre"),
         ({"tokens": ["a", "a"]}, "has the token 'a' twice"),
         ({"tokens": "abc"}, "tokenizer.ggml.tokens"),

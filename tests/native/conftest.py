@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
 from bench.make_synthetic_gguf import PRESETS, write_synthetic
 from pyjet.assets import default_model_path
 from pyjet.model.reader import Model, load_model
+from pyjet.native import NativeEngine
+from tests.native.checked_step import CONFIG, good_batch
+from tests.support.native_steps import same_bits
 from tests.support.requantize import requantize
 
 MakeModel = Callable[..., Model]
@@ -47,3 +51,34 @@ def synthetic_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
         return load_model(path)
 
     return make
+
+
+# A small engine for the tests of errors, which look after each one whether it still works.
+
+
+@pytest.fixture(scope="module")
+def model(synthetic_model: MakeModel) -> Model:
+    return synthetic_model("micro", "Q8_0")
+
+
+@pytest.fixture(scope="module")
+def engine(model: Model) -> Iterator[NativeEngine]:
+    with NativeEngine(model, CONFIG) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def healthy(engine: NativeEngine) -> Callable[[], None]:
+    """A check that the engine computes what it computed before any error."""
+
+    def run() -> np.ndarray:
+        engine.state_reset(1)
+        engine.pages_write([1], np.zeros((1, engine.page_bytes), np.uint8))
+        return engine.step(good_batch()).logits.copy()
+
+    first = run()
+
+    def check() -> None:
+        assert same_bits(run(), first)
+
+    return check

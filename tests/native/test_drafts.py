@@ -256,3 +256,22 @@ def test_a_model_without_the_block(synthetic_model: MakeModel) -> None:
         pytest.skip("this model has an MTP block")
     with pytest.raises(NativeError, match="no MTP block"):
         NativeEngine(model, config())
+
+
+def test_hidden_rows_come_with_drafts_too(engine: NativeEngine) -> None:
+    """A text whose hidden rows are wanted, beside a prompt in the middle, then beside one that ends and drafts."""
+    text, prompt = TEXT[:50], TEXT[40:]
+    alone = engine.step(make_batch(Part(text, 0, 2, range(16, 24), flags=ROW_HIDDEN))).hidden.copy()
+    got = []
+    for start in (0, 25):
+        rows = Part(text[start : start + 25], start, 0, range(8), flags=ROW_HIDDEN)
+        ends = start == 25
+        beside = Part(prompt[start : start + 25], start, 1, range(8, 16), flags=ROW_ARGMAX, n_draft=3 * ends)
+        batch = make_batch(rows, beside)
+        batch.row_flags[25:-1] = 0
+        batch.row_flags[-1] *= ends
+        after = [*text[start + 1 : start + 25], 0, *prompt[start + 1 : start + 25], -1 if ends else prompt[25]]
+        result = engine.step(replace(batch, row_next=np.array(after, np.int32)))
+        got.append(result.hidden.copy())
+    assert same_bits(np.concatenate(got), alone)
+    assert wanted_drafts(result, 1, 3) == Reference(engine).drafts([*prompt, int(result.argmax[-1])], 3)

@@ -1,4 +1,7 @@
-"""A browser for the tests of the page; sync playwright takes a thread's event loop, so each module has its own."""
+"""What several modules need: an engine behind a real server for SDKs, and a browser for the page.
+
+Sync playwright takes a thread's event loop, so each module has its own browser.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,24 @@ from typing import Any
 
 import pytest
 
+from tests.scripted_engine import ScriptedEngine
 from tests.server.browser import chromium
+from tests.server.live import serving
 from tests.server.page_visit import Open, visits
+from tests.server.scripted import make_service, said
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    """It says a thought and an answer; tests let it say something else."""
+    return ScriptedEngine(said("Thinking.\n</think>\n\nHello you"))
+
+
+@pytest.fixture
+def engine_url(engine: ScriptedEngine) -> Iterator[str]:
+    """Of a server with this engine."""
+    with serving(make_service(engine)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")

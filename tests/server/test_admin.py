@@ -75,7 +75,9 @@ class BusyEngine(ScriptedEngine):
 
     def slots(self, *, with_tokens: bool = False) -> list[SlotView]:
         tokens: dict[str, Any] = {"prompt": tuple(ids("Hi")), "generated": tuple(ids("a\n"))} if with_tokens else {}
-        sampling = SamplingParams(temperature=0.5, seed=7, samplers=("top_k", "temperature"))
+        sampling = SamplingParams(
+            temperature=0.5, seed=7, samplers=("top_k", "temperature"), mirostat=2, dry_multiplier=0.5
+        )
         return [
             SlotView(
                 0, 4096, is_processing=True, id_task=3, request_id="r", n_prompt=5, n_tokens=6, n_prompt_processed=4,
@@ -91,6 +93,7 @@ def test_slots_in_use() -> None:
     assert (entry["n_prompt_tokens"], entry["n_prompt_tokens_processed"], entry["n_prompt_tokens_cache"]) == (6, 4, 1)
     assert entry["next_token"] == [{"has_next_token": True, "has_new_line": False, "n_remain": 8, "n_decoded": 2}]
     assert (entry["params"]["temperature"], entry["params"]["seed"]) == (0.5, 7)
+    assert (entry["params"]["mirostat"], entry["params"]["dry_multiplier"]) == (2, 0.5)
     assert entry["params"]["samplers"] == ["top_k", "temperature"] and entry["params"]["n_predict"] == 10
     assert "prompt" not in entry and "dry_sequence_breakers" not in entry["params"]
 

@@ -346,7 +346,6 @@ def test_bad_requests(body: Any, status: int) -> None:
         ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
         ("response_format", {"response_format": {"type": "json_object"}}),
         ("json_schema", {"json_schema": {"type": "object"}}),
-        ("mirostat", {"mirostat": 1}),
     ],
 )
 def test_what_is_not_built_is_refused_by_name(field: str, body: dict[str, Any]) -> None:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.live import serving
-from tests.server.scripted import make_service, said
-from tests.server.test_chat import HI, THOUGHT_AND_CALL, TOOLS
-
-BATCHES = [1, 2, 5, 16]
+from tests.server.scripted import said
+from tests.server.test_chat import BATCHES, HI, THOUGHT_AND_CALL, TOOLS
 
 
 @pytest.fixture
-def engine() -> ScriptedEngine:
-    return ScriptedEngine(said("Thinking.\n</think>\n\nHello you"))
-
-
-@pytest.fixture
-def client(engine: ScriptedEngine) -> Iterator[openai.OpenAI]:
-    with serving(make_service(engine)) as port:
-        yield openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0, timeout=20)
+def client(engine_url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{engine_url}/v1", api_key="none", max_retries=0, timeout=20)
 
 
 def ask(client: openai.OpenAI, **fields: Any) -> Any:

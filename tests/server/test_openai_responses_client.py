@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.scripted_engine import Script, ScriptedEngine
-from tests.server.live import serving
-from tests.server.scripted import ids, make_service, said
+from tests.server.scripted import ids, said
 from tests.server.test_chat import BATCHES, THOUGHT_AND_CALL
 from tests.server.test_responses import TOOLS
 
@@ -18,14 +16,8 @@ openai = pytest.importorskip("openai")
 
 
 @pytest.fixture
-def engine() -> ScriptedEngine:
-    return ScriptedEngine(said("Thinking.\n</think>\n\nHello you"))
-
-
-@pytest.fixture
-def client(engine: ScriptedEngine) -> Iterator[Any]:
-    with serving(make_service(engine)) as port:
-        yield openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0, timeout=20)
+def client(engine_url: str) -> Any:
+    return openai.OpenAI(base_url=f"{engine_url}/v1", api_key="none", max_retries=0, timeout=20)
 
 
 def ask(client: Any, **fields: Any) -> Any:

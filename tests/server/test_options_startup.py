@@ -138,22 +138,35 @@ def test_sampling_defaults_of_the_model() -> None:
         "general.sampling.penalty_last_n": 32,
         "general.sampling.sequence": "top_k;temperature",
         "general.sampling.mirostat": 2,
+        "general.sampling.mirostat_tau": 4.0,
+        "general.sampling.xtc_probability": 0.25,
+        "general.sampling.penalty_repeat": 0.0,
         "general.sampling.min_p": "warm",
         "general.sampling.top_p": [1],
     }
     notes = apply_sampling_defaults(options, metadata)
     assert (options.top_k, options.temp, options.repeat_last_n) == (7, 0.6, 32)
-    assert options.samplers == ["top_k", "temperature"] and options.mirostat == 0 and options.top_p == 0.95
-    assert len(notes) == 6
+    assert options.samplers == ["top_k", "temperature"] and options.top_p == 0.95
+    assert (options.mirostat, options.mirostat_ent, options.xtc_probability) == (2, 4.0, 0.25)
+    assert options.repeat_penalty == 1.0
+    assert len(notes) == 9 and sum("ignored" in note for note in notes) == 3
+
+
+def test_unusable_numbers_of_the_model_are_ignored() -> None:
+    options = ServerOptions()
+    metadata = {"penalty_repeat": -1.0, "mirostat": 3, "penalty_last_n": -1}
+    notes = apply_sampling_defaults(options, {f"general.sampling.{key}": value for key, value in metadata.items()})
+    assert (options.repeat_penalty, options.mirostat) == (1.0, 0)
+    assert options.repeat_last_n == 0 and sum("ignored" in note for note in notes) == 2
 
 
 def test_templates() -> None:
     model, tokenizer = tiny_model(), tiny_tokenizer()
     assert make_template(ServerOptions(), model, tokenizer).source == model.metadata["tokenizer.chat_template"]
     assert "{{" in make_template(ServerOptions(chat_template="{{ bos_token }}x"), model, tokenizer).source
-    for text in ("vicuna", "{% if"):
-        with pytest.raises(StartupError, match="chat template"):
-            make_template(ServerOptions(chat_template=text), model, tokenizer)
+    assert "USER: " in make_template(ServerOptions(chat_template="vicuna"), model, tokenizer).source
+    with pytest.raises(StartupError, match="chat template"):
+        make_template(ServerOptions(chat_template="{% if"), model, tokenizer)
     with pytest.raises(StartupError, match="--jinja"):
         make_template(ServerOptions(chat_template="{{ x }}", jinja=False), model, tokenizer)
 

@@ -27,7 +27,7 @@ def peer_options() -> list[tuple[list[str], str, str]]:
 PEER = peer_options()
 OURS = {
     "--cpu-isa", "--spec-draft-sampling", "--mmap", "--mlock", "-dio", "--agents", "--step-budget", "--alias-profile",
-    "--alias-profiles", "--spec-draft-vocab", "--spec-adaptive",
+    "--alias-profiles", "--step-patience", "--spec-draft-vocab", "--spec-adaptive",
 }  # fmt: skip
 
 SAMPLES = {
@@ -64,12 +64,6 @@ SAMPLES = {
     "--yarn-orig-ctx": "0",
     "--yarn-ext-factor": "0",
     "--yarn-beta-fast": "32",
-    "--adaptive-target": "-1",
-    "--xtc-probability": "0",
-    "--dynatemp-range": "0",
-    "--mirostat": "0",
-    "--dry-multiplier": "0",
-    "--top-nsigma": "-1",
     "--reasoning-budget": "-1",
     "--sleep-idle-seconds": "-1",
     "--grammar": "",
@@ -95,12 +89,6 @@ UNAVAILABLE = {  # options whose every useful value needs something that is not 
     "--cache-type-v": "bf16",
     "--split-mode": "row",
     "--tensor-split": "1,1",
-    "--mirostat": "2",
-    "--dry-multiplier": "0.8",
-    "--xtc-probability": "0.5",
-    "--top-n-sigma": "1",
-    "--dynatemp-range": "0.5",
-    "--adaptive-target": "0.3",
     "--rope-scale": "2",
     "--parallel": "65",
     "--agents": "256",
@@ -122,6 +110,24 @@ def test_the_peers_options_are_known(names: list[str], value: str, env: str) -> 
     assert set(option.spellings) == set(names)
     assert option.takes_value == bool(value)
     assert (env in option.env) if env else not option.env
+
+
+def peer_sections() -> dict[str, str]:
+    """Heading of the help page by an option's first spelling."""
+    found, heading = {}, ""
+    for line in Path(__file__).with_name("llama_server_sections.txt").read_text().splitlines()[1:]:
+        if line.startswith("["):
+            heading = line.strip("[]")
+        else:
+            found.update(dict.fromkeys(line.split(), heading))
+    return found
+
+
+def test_the_help_has_the_peers_sections() -> None:
+    sections = peer_sections()
+    assert set(sections) == {names[0] for names, _, _ in PEER}
+    ours = {name: BY_SPELLING[name].section.value for name in sections}
+    assert {name: section for name, section in ours.items() if section != sections[name]} == {}
 
 
 def test_nothing_else_is_known_but_our_own() -> None:
@@ -214,7 +220,7 @@ DEFAULTS: dict[str, object] = {
     "--spec-draft-backend-sampling": True, "--spec-ngram-mod-n-min": 48, "--spec-ngram-mod-n-max": 64,
     "--spec-ngram-mod-n-match": 24, "--verbose": False, "--verbosity": 3, "--log-disable": False, "--log-file": None,
     "--log-jsonl": False, "--log-colors": "auto", "--log-prefix": True, "--log-timestamps": True,
-    "--backend-sampling": False,
+    "--backend-sampling": False, "--embedding": False, "--pooling": None, "--embd-normalize": 2,
 }  # fmt: skip
 SAMPLERS = "penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature".split()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -111,10 +112,11 @@ def test_the_cpu_is_not_asked_about_gpus(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_options_of_the_prefix_cache_reach_the_engine() -> None:
     settings = placed(
         device="cpu", parallel=3, cache_ram=100, ctx_checkpoints=4, checkpoint_min_step=512,
-        slot_prompt_similarity=0.25, step_budget=1.5,
+        slot_prompt_similarity=0.25, step_budget=1.5, step_patience=30,
     ).settings  # fmt: skip
     assert (settings.cache_ram, settings.max_checkpoints, settings.checkpoint_step) == (100, 12, 512)
-    assert (settings.slot_similarity, settings.step_budget) == (0.25, 1.5)
+    assert (settings.slot_similarity, settings.step_budget, settings.patience_seconds) == (0.25, 1.5, 30)
+    assert placed(device="cpu", step_patience=-1).settings.patience_seconds == math.inf
 
 
 def test_host_memory_that_is_short_shrinks_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,13 +88,14 @@ def test_watching_does_not_wake_it() -> None:
     with sleepy() as (house, url):
         requests.post(url + CHAT, json=HI, timeout=10)
         assert wait_until(lambda: asleep(url), 10)
+        n_engines = len(house.engines)  # it may have slept before the request, too
         for path in ("/health", "/v1/health", "/props", "/models", "/v1/models", "/", "/nope"):
             requests.get(url + path, timeout=5)
         metrics = requests.get(f"{url}/metrics", timeout=5).text
         assert "pyjet:requests_total 1\n" in metrics, "what was counted is still there"
         requests.options(url + CHAT, timeout=5)
         time.sleep(2 * IDLE)
-        assert asleep(url) and len(house.engines) == 1
+        assert asleep(url) and len(house.engines) == n_engines
 
 
 @pytest.mark.parametrize(("method", "path", "body"), [

@@ -28,10 +28,10 @@ class LlamaVocab:
         self._model = self._lib.llama_model_load_from_file(str(path).encode(), params)
         if not self._model:
             raise LlamaCppError(f"llama.cpp cannot load {path}")
-        self._vocab = self._lib.llama_model_get_vocab(self._model)
-        self.n_tokens = self._lib.llama_vocab_n_tokens(self._vocab)
-        self.bos_id = self._lib.llama_vocab_bos(self._vocab)
-        self.eos_id = self._lib.llama_vocab_eos(self._vocab)
+        self.handle = self._lib.llama_model_get_vocab(self._model)
+        self.n_tokens = self._lib.llama_vocab_n_tokens(self.handle)
+        self.bos_id = self._lib.llama_vocab_bos(self.handle)
+        self.eos_id = self._lib.llama_vocab_eos(self.handle)
 
     def __enter__(self) -> LlamaVocab:
         return self
@@ -42,13 +42,13 @@ class LlamaVocab:
     def encode(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
         raw = text.encode("utf-8")
         buffer = (C.c_int32 * (len(raw) + 8))()
-        count = self._lib.llama_tokenize(self._vocab, raw, len(raw), buffer, len(buffer), add_special, parse_special)
+        count = self._lib.llama_tokenize(self.handle, raw, len(raw), buffer, len(buffer), add_special, parse_special)
         return list(buffer[:count])
 
     def token_bytes(self, index: int, *, special: bool = True) -> bytes:
         buffer = C.create_string_buffer(4096)
-        count = self._lib.llama_token_to_piece(self._vocab, index, buffer, len(buffer), 0, special)
+        count = self._lib.llama_token_to_piece(self.handle, index, buffer, len(buffer), 0, special)
         return buffer.raw[:count]
 
     def is_eog(self, index: int) -> bool:
-        return bool(self._lib.llama_vocab_is_eog(self._vocab, index))
+        return bool(self._lib.llama_vocab_is_eog(self.handle, index))

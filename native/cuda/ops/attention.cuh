@@ -17,10 +17,9 @@ __device__ __forceinline__ unsigned head_group(const StepArgs &s) {
     return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
 }
 
-// The CTA's item of a turn; null: none. They are dealt from the longest on, back and forth, so that all CTAs
-// have about the same number of positions.
+// The CTA's item of a turn; null: none.
 __device__ __forceinline__ const AttentionItem *item_of_turn(const StepArgs &s, int turn) {
-    const int n = gridDim.x, cta = blockIdx.x, index = turn * n + (turn % 2 ? n - 1 - cta : cta);
+    const int index = attention_index(turn, blockIdx.x, gridDim.x);
     return index < s.n_attention_items ? s.attention + index : nullptr;
 }
 

@@ -48,14 +48,10 @@ def register(app: Flask, service: Service) -> None:
         _post(app, path, _raiser(feature_disabled()))
 
 
-_EMBEDDINGS = "This server does not support embeddings. Start it with `--embeddings`"
 _RERANKING = "This server does not support reranking. Start it with `--reranking`"
 _AUDIO = "The current model does not support audio input."
 
 _NOT_OFFERED = {
-    "/embedding": _EMBEDDINGS,
-    "/embeddings": _EMBEDDINGS,
-    "/v1/embeddings": _EMBEDDINGS,
     "/rerank": _RERANKING,
     "/reranking": _RERANKING,
     "/v1/rerank": _RERANKING,
@@ -84,6 +80,8 @@ def _raiser(error: ApiError) -> Callable[[], Response]:
 def _health(service: Service) -> Response:
     if service.engine.state in ("failed", "stopped"):
         raise ApiError(503, f"the engine does not run: {service.engine.error or service.engine.state}")
+    if (stall := service.engine.stall) is not None:
+        raise ApiError(503, f"the engine hangs: {stall}")
     return jsonio.response({"status": "ok"})
 
 
@@ -180,18 +178,11 @@ def _slot_params(service: Service, slot: SlotView) -> dict[str, Any]:
 
 
 _SAMPLING_FIELDS = (
-    "seed",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "repeat_last_n",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "min_keep",
-)
+    "seed", "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
+    "xtc_probability", "xtc_threshold", "typical_p", "repeat_last_n", "repeat_penalty", "presence_penalty",
+    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
+    "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
+)  # fmt: skip
 
 
 def _metrics(service: Service, text: MetricsText) -> Response:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN_CALLS = (
     "the chat template shows no form of tool calls that is known here (Qwen's XML, or JSON between <tool_call> tags): "
-    "calls stay in the content as the model writes them; use --chat-template-file for a template of these forms"
+    "an answer that is nothing but calls in JSON is read as such, all other forms stay in the content; use "
+    "--chat-template-file for a template of the known forms"
 )
 
 
