@@ -18,7 +18,7 @@ import pytest
 from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
 from pyjet.native import EngineConfig, NativeEngine, NativeError, build_info
-from tests.engine import test_real_speculation, test_speculative_bits
+from tests.engine import test_real_constrained, test_real_speculation, test_speculative_bits
 from tests.native import (
     test_batch_invariance,
     test_dense,
@@ -38,7 +38,7 @@ SHARED_MODULES = (
     test_speculative_rows,
     test_states_and_pages,
 )
-ENGINE_MODULES = (test_real_speculation, test_speculative_bits)
+ENGINE_MODULES = (test_real_constrained, test_real_speculation, test_speculative_bits)
 cuda_config = partial(EngineConfig, device="cuda")
 
 
