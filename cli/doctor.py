@@ -14,7 +14,7 @@ import click
 
 from pyjet import __version__
 
-PACKAGES = ("numpy", "gguf", "flask", "waitress", "click", "jinja2", "tokenizers", "rich")
+PACKAGES = ("numpy", "gguf", "flask", "waitress", "click", "jinja2", "tokenizers", "rich", "llguidance")
 
 
 class Missing(Exception):

@@ -1,4 +1,4 @@
-"""Imports point one way: model < native < engine; chat beside them; then server; then cli. Only native knows ctypes."""
+"""Imports point one way: model < native, grammar < engine; chat beside it; server; cli. Only native knows ctypes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ MAY_IMPORT = {
     "assets": set(),
     "model": {"assets"},
     "native": {"model", "assets"},
-    "engine": {"native", "model", "assets"},
-    "chat": {"model", "assets"},
-    "server": {"chat", "engine", "native", "model", "assets"},
-    "cli": {"server", "chat", "engine", "native", "model", "assets"},
+    "grammar": {"model", "assets"},
+    "engine": {"native", "grammar", "model", "assets"},
+    "chat": {"grammar", "model", "assets"},
+    "server": {"chat", "engine", "grammar", "native", "model", "assets"},
+    "cli": {"server", "chat", "engine", "grammar", "native", "model", "assets"},
 }
 FILES = [p for top in ("pyjet", "cli") for p in sorted((ROOT / top).rglob("*.py")) if (ROOT / top).is_dir()]
 

@@ -8,13 +8,16 @@ for them, still does the task.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pyjet.assets import default_model_path
-from pyjet.engine.build import build_native
+from pyjet.engine.build import build_constraints, build_native
 from pyjet.engine.chosen import Chosen
+from pyjet.engine.constraint import Constraint, Constraints
 from pyjet.engine.core import EngineCore
 from pyjet.engine.local import LocalEngine
+from pyjet.engine.request import Event, GenerationRequest
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.settings import EngineSettings
 
@@ -25,10 +28,16 @@ Answer = Callable[[tuple[int, ...]], list[int]]
 class PlayedCore(EngineCore):
     """Takes the tokens of ``answer`` for those that steps choose."""
 
-    def __init__(self, *arguments: Any, answer: Answer) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, answer: Answer, constraints: Constraints) -> None:
+        super().__init__(*arguments, constraints=constraints)
         self._answer = answer
         self._answers: dict[str, list[int]] = {}  # of running requests, by id
+
+    def submit(
+        self, request: GenerationRequest, constraint: Constraint | None = None, waited: float = 0.0
+    ) -> list[Event]:
+        """A play follows no grammar."""
+        return super().submit(replace(request, grammar=None), None, waited)
 
     def _goes_on(self, sequence: Sequence, tokens: list[int]) -> bool:
         """Tokens of the device are never taken as they are."""
@@ -52,4 +61,5 @@ def played_engine(answer: Answer, n_ctx: int = 65536) -> LocalEngine:
     """Four slots that share ``n_ctx`` tokens; each may use all of them."""
     settings = EngineSettings(str(default_model_path()), n_ctx_slot=n_ctx, n_ctx_total=n_ctx, n_threads=2)
     stepper, limits = build_native(settings, lambda _stage, _done, _total: None)
-    return LocalEngine(stepper, limits, PlayedCore(limits, stepper, answer=answer))
+    core = PlayedCore(limits, stepper, answer=answer, constraints=build_constraints(settings))
+    return LocalEngine(stepper, limits, core=core)

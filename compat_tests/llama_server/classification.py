@@ -58,6 +58,7 @@ CLASSES: dict[str, dict[str, str]] = {
         "*": "A",
         "test_ctx_shift_enabled": "B size, counts, eos: the prompt must nearly fill the slot",
         "test_ctx_shift_disabled_short_prompt": "B counts, eos",
+        "test_ctx_shift_disabled_stream": "B eos: the text must reach the end of the slot",
         "test_ctx_shift_disabled_long_prompt": "B size: the text must exceed the slot's 256 tokens",
     },
     "test_embedding.py": {"*": "C embedding-only model (BERT)"},

@@ -45,6 +45,7 @@ B_RULES: dict[str, dict[str, Any]] = {
     "test_nocache_long_input_prompt": {"replace": {32: 128}},
     "test_ctx_shift_enabled": {"consts": {226: "="}, "prompt_tokens": 226, "eos": 1},
     "test_ctx_shift_disabled_short_prompt": {"params": {"n_token_output": "="}, "eos": 1},
+    "test_ctx_shift_disabled_stream": {"eos": 1},
     "test_ctx_shift_disabled_long_prompt": {"repeat": {"LONG_TEXT": 4}},
     "test_metrics_generation_rate_excludes_first_token": {"eos": 1},
     "test_cors_origins_localhost_reflects": {"router": 1},

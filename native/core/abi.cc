@@ -376,14 +376,16 @@ int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t n_bytes
 }
 
 int32_t pj_op_sample(const float *logits, int32_t n_vocab, const pj_sample *sample, const pj_token_count *counts,
-                     int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, int32_t *token) {
+                     int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, const uint32_t *masks,
+                     int32_t n_mask_words, int32_t *token) {
     return guarded([&] {
         not_null(logits, "logits");
         not_null(sample, "sample");
         not_null(token, "token");
         if (n_counts) not_null(counts, "counts");
         if (n_biases) not_null(biases, "biases");
-        *token = pj::cpu::op_sample(logits, n_vocab, *sample, counts, n_counts, biases, n_biases);
+        if (n_mask_words) not_null(masks, "masks");
+        *token = pj::cpu::op_sample(logits, n_vocab, *sample, counts, n_counts, biases, n_biases, masks, n_mask_words);
     });
 }
 

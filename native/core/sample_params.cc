@@ -36,6 +36,13 @@ void check_tokens(int index, const char *what, const Entry *entries, int n, int 
     }
 }
 
+void check_mask(const pj_sample &sample, int index, int n_words, int n_mask_words) {
+    if (sample.mask_begin == -1) return;
+    if (sample.mask_begin < 0 || sample.mask_begin > n_mask_words - n_words)
+        fail(PJ_ERR_ARGUMENT, "the mask of sample %d has %d words from word %d on, the step has %d", index, n_words,
+             sample.mask_begin, n_mask_words);
+}
+
 void check_parameters(const pj_sample &s, int index) {
     must(!std::isnan(s.top_p), index, "top_p", s.top_p, "numbers");
     must(!std::isnan(s.min_p), index, "min_p", s.min_p, "numbers");
@@ -54,10 +61,11 @@ void check_parameters(const pj_sample &s, int index) {
 }  // namespace
 
 void check_sample(const pj_sample &sample, int index, int n_vocab, const pj_token_count *counts, int n_counts,
-                  const pj_token_bias *biases, int n_biases) {
+                  const pj_token_bias *biases, int n_biases, int n_mask_words) {
     check_parameters(sample, index);
     check_range(index, "counts", sample.count_begin, sample.n_counts, n_counts);
     check_range(index, "biases", sample.bias_begin, sample.n_biases, n_biases);
+    if (n_mask_words) check_mask(sample, index, mask_words(n_vocab), n_mask_words);
     if (sample.n_counts) counts += sample.count_begin;
     if (sample.n_biases) biases += sample.bias_begin;
     check_tokens(index, "counts", counts, sample.n_counts, n_vocab);
@@ -84,12 +92,14 @@ void check_samples(const pj_step_in &in, const pj_step_out &out, int n_flagged, 
         fail(PJ_ERR_ARGUMENT, "pj_step_in.counts is %s, n_counts is %d", in.counts ? "set" : "NULL", in.n_counts);
     if (in.n_biases < 0 || (in.n_biases && !in.biases))
         fail(PJ_ERR_ARGUMENT, "pj_step_in.biases is %s, n_biases is %d", in.biases ? "set" : "NULL", in.n_biases);
+    if (in.n_mask_words < 0 || (in.n_mask_words && !in.masks))
+        fail(PJ_ERR_ARGUMENT, "pj_step_in.masks is %s, n_mask_words is %d", in.masks ? "set" : "NULL", in.n_mask_words);
     for (int i = 0; i < in.n_samples; ++i)
-        check_sample(in.samples[i], i, n_vocab, in.counts, in.n_counts, in.biases, in.n_biases);
+        check_sample(in.samples[i], i, n_vocab, in.counts, in.n_counts, in.biases, in.n_biases, in.n_mask_words);
 }
 
-SampleRow sample_params(const pj_sample &sample, int n_vocab, const pj_token_count *counts,
-                        const pj_token_bias *biases) {
+SampleRow sample_params(const pj_sample &sample, int n_vocab, const pj_token_count *counts, const pj_token_bias *biases,
+                        const uint32_t *masks) {
     const bool is_greedy = sample.temperature <= 0;
     SampleRow row = {};
     row.seed = sample.seed;
@@ -97,6 +107,7 @@ SampleRow sample_params(const pj_sample &sample, int n_vocab, const pj_token_cou
     row.top_p = is_greedy ? 1.0 : sample.top_p;
     row.counts = sample.n_counts ? counts + sample.count_begin : nullptr;
     row.biases = sample.n_biases ? biases + sample.bias_begin : nullptr;
+    row.mask = masks && sample.mask_begin >= 0 ? masks + sample.mask_begin : nullptr;
     row.temperature = is_greedy ? 1.0f : sample.temperature;
     row.repeat = sample.repeat_penalty;
     row.frequency = sample.frequency_penalty;

@@ -109,9 +109,20 @@ PJ_TEAM_FUNCTION void ban_missing(const Team &team, float *logits, int n_vocab, 
     team.sync();
 }
 
-template <class Team>
-PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits) {
-    team.values(logits, n_logits, [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
+// A logit as the row's mask leaves it: applied where it is read, so nothing has to be put back.
+template <class Ids>
+PJ_TEAM_FUNCTION float masked(const SampleRow &row, const Ids &ids, int i, float logit) {
+    if (!row.mask) return logit;
+    const int token = ids.id_of(i);
+    return row.mask[token >> 5] >> (token & 31) & 1 ? logit : logit_of_key(kLowestKey);
+}
+
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits,
+                                  const SampleRow &row, const Ids &ids) {
+    team.values(logits, n_logits, [&](int i, int group, float logit) {
+        team.raise(s.groups[group], logit_key(masked(row, ids, i, logit)));
+    });
     uint32_t best = 0;
     team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
     team.largest(s.best, best);
@@ -143,7 +154,10 @@ PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32
 // All candidates from the bound on, in any order. Few groups have any when k is small.
 template <class Team, class Ids>
 PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits, uint32_t bound,
-                              const Ids &ids) {
+                              const SampleRow &row, const Ids &ids) {
+    const auto take_at = [&](int i, float logit) {
+        take(team, s, ids.id_of(i), logit_key(masked(row, ids, i, logit)), bound);
+    };
     team.for_each(kSampleGroups, [&](int group) {
         if (s.groups[group] < bound) return;
         const uint32_t at = team.next(s.n_few);
@@ -154,20 +168,21 @@ PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *l
     if (n_few <= kFewGroups)
         team.for_each(n_few * n_each, [&](int item) {
             const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
-            if (i < n_logits) take(team, s, ids.id_of(i), logit_key(team.value(logits, i)), bound);
+            if (i < n_logits) take_at(i, team.value(logits, i));
         });
     else
-        team.values(logits, n_logits,
-                    [&](int i, int, float logit) { take(team, s, ids.id_of(i), logit_key(logit), bound); });
+        team.values(logits, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
     team.sync();
 }
 
 // The weight of all that there are.
-template <class Team>
-PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_logits) {
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_logits,
+                                const SampleRow &row, const Ids &ids) {
     const float best = logit_of_key(s.best);
     Wide total = 0;
-    team.values(logits, n_logits, [&](int, int, float logit) { total += weight_of(logit - best); });
+    team.values(logits, n_logits,
+                [&](int i, int, float logit) { total += weight_of(masked(row, ids, i, logit) - best); });
     team.sum(s.total, total);
     team.sync();
 }
@@ -261,11 +276,11 @@ PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *log
     const int n_logits = ids.n_logits(n_vocab);
     const bool top_k_cuts = row.n_possible < n_logits && row.n_possible < n_vocab;
     clear(team, s);
-    find_maxima(team, s, logits, n_logits);
+    find_maxima(team, s, logits, n_logits, row, ids);
     if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
     const uint32_t bound = kth_maximum(team, s, row.n_keep);
-    collect(team, s, logits, n_logits, bound, ids);
-    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits);
+    collect(team, s, logits, n_logits, bound, row, ids);
+    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row, ids);
     if (s.n_found > kMostFound) return -1;
     sort(team, s);
     const int n = cut(team, s, row, top_k_cuts);

@@ -22,7 +22,8 @@ struct SampleRow {
     double top_p;
     const pj_token_count *counts;
     const pj_token_bias *biases;
-    float *before;  // [n_counts + n_biases]: logits before they were changed
+    float *before;         // [n_counts + n_biases]: logits before they were changed
+    const uint32_t *mask;  // bit token % 32 of word token / 32: it may be chosen; null: every token may
     float temperature, repeat, frequency, presence;
     float log_min_p;     // -inf: off
     int32_t n_possible;  // candidates that top_k leaves

@@ -174,7 +174,8 @@ void CpuEngine::draft_tokens(const pj_step_in &in, const std::vector<Drafting> &
 int CpuEngine::draft_index(const pj_step_in &in, const pj_seq &seq, int places, const DraftIds &ids,
                            float *logits) const {
     if (seq.draft_sample >= 0) {
-        SampleRow row = sample_params(in.samples[seq.draft_sample], shape_.n_vocab, in.counts, in.biases);
+        // The mask belongs to the token of that row; what it leaves of a draft is the caller's to say.
+        SampleRow row = sample_params(in.samples[seq.draft_sample], shape_.n_vocab, in.counts, in.biases, nullptr);
         row.index += places;
         const int token = sample(logits, shape_.n_vocab, row, ids);
         if (token >= 0) return ids.index_of(token);

@@ -201,7 +201,8 @@ void CpuEngine::emit_sampled(const std::vector<int> &logits_rows, const pj_step_
     for (size_t i = 0; i < logits_rows.size(); ++i)
         if (in.row_flags[logits_rows[i]] & PJ_ROW_SAMPLE) sampled.push_back(static_cast<int>(i));
     pool_.for_each(static_cast<int>(sampled.size()), [&](int i) {
-        const SampleRow row = sample_params(in.samples[i], shape_.n_vocab, in.counts, in.biases);
+        const uint32_t *masks = in.n_mask_words ? in.masks : nullptr;
+        const SampleRow row = sample_params(in.samples[i], shape_.n_vocab, in.counts, in.biases, masks);
         float *logits = out.logits + int64_t{sampled[i]} * shape_.n_vocab;
         out.sampled[logits_rows[sampled[i]]] = sample(logits, shape_.n_vocab, row);
     });

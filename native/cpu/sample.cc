@@ -61,11 +61,13 @@ int sample(float *logits, int n_vocab, SampleRow row, const DraftIds &ids) {
 }
 
 int op_sample(const float *logits, int n_vocab, const pj_sample &sample, const pj_token_count *counts, int n_counts,
-              const pj_token_bias *biases, int n_biases) {
+              const pj_token_bias *biases, int n_biases, const uint32_t *masks, int n_mask_words) {
     if (n_vocab < 1) fail(PJ_ERR_ARGUMENT, "n_vocab is %d", n_vocab);
-    check_sample(sample, 0, n_vocab, counts, n_counts, biases, n_biases);
+    if (n_mask_words < 0) fail(PJ_ERR_ARGUMENT, "n_mask_words is %d", n_mask_words);
+    check_sample(sample, 0, n_vocab, counts, n_counts, biases, n_biases, n_mask_words);
     std::vector<float> copy(logits, logits + n_vocab);
-    return cpu::sample(copy.data(), n_vocab, sample_params(sample, n_vocab, counts, biases));
+    if (!n_mask_words) masks = nullptr;
+    return cpu::sample(copy.data(), n_vocab, sample_params(sample, n_vocab, counts, biases, masks));
 }
 
 }  // namespace pj::cpu

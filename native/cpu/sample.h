@@ -14,6 +14,6 @@ int sample(float *logits, int n_vocab, SampleRow row, const DraftIds &ids);
 
 // pj_op_sample, checked here.
 int op_sample(const float *logits, int n_vocab, const pj_sample &sample, const pj_token_count *counts, int n_counts,
-              const pj_token_bias *biases, int n_biases);
+              const pj_token_bias *biases, int n_biases, const uint32_t *masks, int n_mask_words);
 
 }  // namespace pj::cpu

@@ -33,14 +33,17 @@ WantedRows wanted_rows(const pj_step_in &in) {
     return w;
 }
 
-// The samples of selected rows first .. first + n - 1.
-SampleRange samples_between(const pj_step_in &in, const WantedRows &wanted, int first, int n) {
+bool has_mask(const pj_step_in &in, int sample) { return in.n_mask_words && in.samples[sample].mask_begin >= 0; }
+
+// The samples of selected rows first .. first + n - 1; a mask has n_words words.
+SampleRange samples_between(const pj_step_in &in, const WantedRows &wanted, int first, int n, int n_words) {
     const auto begin = wanted.samples.begin(), end = wanted.samples.end();
     const auto from = std::lower_bound(begin, end, first), to = std::lower_bound(from, end, first + n);
-    SampleRange range = {static_cast<int>(from - begin), static_cast<int>(to - from), 0, 0};
+    SampleRange range = {static_cast<int>(from - begin), static_cast<int>(to - from), 0, 0, 0};
     for (int i = 0; i < range.n; ++i) {
         range.n_counts += in.samples[range.begin + i].n_counts;
         range.n_biases += in.samples[range.begin + i].n_biases;
+        if (has_mask(in, range.begin + i)) range.n_mask_words += n_words;
     }
     return range;
 }
@@ -60,11 +63,12 @@ void for_rows(int n_rows, const Body &body) {
     for (std::thread &thread : threads) thread.join();
 }
 
-// Tokens that samples change, and room for their logits before.
+// Tokens that samples change, room for their logits before, and masks.
 size_t sample_bytes(const SampleRange &samples) {
     return StepBlob::size_of<SampleRow>(samples.n) + StepBlob::size_of<pj_token_count>(samples.n_counts) +
            StepBlob::size_of<pj_token_bias>(samples.n_biases) +
-           StepBlob::size_of<float>(samples.n_counts + samples.n_biases);
+           StepBlob::size_of<float>(samples.n_counts + samples.n_biases) +
+           StepBlob::size_of<uint32_t>(samples.n_mask_words);
 }
 
 // What the host sends with a step.
@@ -89,7 +93,8 @@ size_t most_blob_bytes(const pj_config &c, const Shape &shape, int max_selected,
     const int samples = std::min(max_selected, most_samples(c));
     const size_t tokens = size_t{PJ_MAX_SAMPLE_TOKENS} * samples;
     return blob_bytes(c.max_rows, c.max_seqs, c.max_seqs * per_seq, attention, shape) +
-           sample_bytes({0, samples, tokens, tokens}) + (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
+           sample_bytes({0, samples, tokens, tokens, size_t(samples) * mask_words(shape.n_vocab)}) +
+           (c.max_draft ? most_draft_bytes(c.max_rows, c, shape) : 0);
 }
 
 CudaEngine::~CudaEngine() { cudaSetDevice(device_.index); }
@@ -143,7 +148,7 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     SequencePlans &plans = plans_;
     plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_}, plans);
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
-    samples_ = samples_between(in, wanted, first, n_selected);
+    samples_ = samples_between(in, wanted, first, n_selected, mask_words(shape_.n_vocab));
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_) +
                 sample_bytes(samples_) + (in.row_next ? most_draft_bytes(in.n_rows, config_, shape_) : 0));
     blob_args_ = blob_.reserve<StepArgs>(2, &device_args_);
@@ -207,12 +212,16 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
     pj_token_count *device_counts;
     pj_token_bias *device_biases;
     float *before;
+    uint32_t *device_masks;
     SampleRow *rows = blob_.reserve<SampleRow>(samples_.n, &device_rows);
     pj_token_count *counts = blob_.reserve<pj_token_count>(samples_.n_counts, &device_counts);
     pj_token_bias *biases = blob_.reserve<pj_token_bias>(samples_.n_biases, &device_biases);
     blob_.reserve<float>(samples_.n_counts + samples_.n_biases, &before);
+    uint32_t *masks = blob_.reserve<uint32_t>(samples_.n_mask_words, &device_masks);
+    const int n_words = mask_words(shape_.n_vocab);
     for (int i = 0; i < samples_.n; ++i) {
-        SampleRow row = sample_params(in.samples[samples_.begin + i], shape_.n_vocab, in.counts, in.biases);
+        const uint32_t *own_masks = in.n_mask_words ? in.masks : nullptr;
+        SampleRow row = sample_params(in.samples[samples_.begin + i], shape_.n_vocab, in.counts, in.biases, own_masks);
         row.logits_row = wanted.samples[samples_.begin + i] - first;
         counts = std::copy_n(row.counts, row.n_counts, counts);
         biases = std::copy_n(row.biases, row.n_biases, biases);
@@ -222,6 +231,11 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
         device_counts += row.n_counts;
         device_biases += row.n_biases;
         before += row.n_counts + row.n_biases;
+        if (row.mask) {
+            masks = std::copy_n(row.mask, n_words, masks);
+            row.mask = device_masks;
+            device_masks += n_words;
+        }
         rows[i] = row;
     }
     a.samples = device_rows;

@@ -32,6 +32,7 @@ struct WantedRows {
 struct SampleRange {
     int begin = 0, n = 0;
     size_t n_counts = 0, n_biases = 0;  // tokens that they change
+    size_t n_mask_words = 0;            // of their masks
 };
 
 // Columns of a row in memory: whole groups of 256.

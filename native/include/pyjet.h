@@ -213,13 +213,13 @@ typedef struct pj_token_bias {
     float bias;    /* added to its logit; -inf bans it, NaN is refused                          */
 } pj_token_bias;
 
-/* How the token of a row with PJ_ROW_SAMPLE is chosen. In this order: biases; penalties; the top_k
- * best; of these, by their softmax, the fewest best ones that reach top_p; of these the ones min_p
- * times as probable as the best; weights: the softmax of these, logits divided by temperature; the
- * token with the smallest -ln(u) / weight wins, u a hash of seed, index and its id (0 < u < 1): one
- * drawn by the weights. The lowest id is the best of equals. The result depends on the row's logits
- * and on this struct only and is the same on all devices for the same logits. Draws from two similar
- * distributions with the same seed and index mostly agree.
+/* How the token of a row with PJ_ROW_SAMPLE is chosen. In this order: biases; penalties; tokens that its
+ * mask does not have are -inf, whatever was added to them; the top_k best; of these, by their softmax, the
+ * fewest best ones that reach top_p; of these the ones min_p times as probable as the best; weights: the
+ * softmax of these, logits divided by temperature; the token with the smallest -ln(u) / weight wins, u a hash
+ * of seed, index and its id (0 < u < 1): one drawn by the weights. The lowest id is the best of equals. The
+ * result depends on the row's logits, its mask and this struct only and is the same on all devices for the
+ * same logits. Draws from two similar distributions with the same seed and index mostly agree.
  *
  * The chain is settled when its cuts lie among the PJ_MAX_CANDIDATES best. It is not when top_k, top_p
  * and min_p leave more or when top_k above that number decides about top_p; nor when too many logits
@@ -239,7 +239,8 @@ typedef struct pj_sample {
     int32_t bias_begin;      /* likewise in biases                                               */
     int32_t n_biases;        /* likewise */
     int32_t index;           /* which token of the answer is chosen, >= 0: each has its own noise */
-    int32_t reserved;        /* 0                                                                */
+    int32_t mask_begin;      /* its mask is masks[mask_begin ..], -1: every token may be chosen; not read
+                              * in steps without masks                                           */
 } pj_sample;
 
 typedef struct pj_step_in {
@@ -266,6 +267,11 @@ typedef struct pj_step_in {
                                   * (PJ_ROW_SAMPLE; where that is not settled or not flagged, the best one).
                                   * The MTP block then computes KV for all rows, and drafts. NULL: neither */
     const int32_t *draft_blocks; /* [n_draft_blocks] block b: ids b * PJ_DRAFT_BLOCK and up, at least draft_vocab */
+    const uint32_t *masks;       /* [n_mask_words] masks of (n_vocab + 31) / 32 words: bit t % 32 of word t / 32
+                                  * is 1 when token t may be chosen. Several samples may share one. Drafts
+                                  * that the step makes do not look at them                          */
+    int32_t n_mask_words;
+    int32_t reserved; /* 0                                                                */
 } pj_step_in;
 
 typedef struct pj_step_out {
@@ -361,9 +367,10 @@ PJ_API int32_t pj_op_dequantize(int32_t ggml_type, const void *weight, uint64_t 
                                 float *out);
 
 /* The token that a step chooses from a row of n_vocab logits; -1 when the chain is not settled. Ranges of
- * the sample are in counts and biases, which hold n_counts and n_biases entries. */
+ * the sample are in counts and biases, which hold n_counts and n_biases entries, its mask in masks. */
 PJ_API int32_t pj_op_sample(const float *logits, int32_t n_vocab, const pj_sample *sample, const pj_token_count *counts,
-                            int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, int32_t *token);
+                            int32_t n_counts, const pj_token_bias *biases, int32_t n_biases, const uint32_t *masks,
+                            int32_t n_mask_words, int32_t *token);
 
 /* Indices of the k largest of n values, best first, the lowest index first among equals, NaN after everything else;
  * 0 <= k <= n. */

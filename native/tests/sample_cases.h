@@ -18,9 +18,13 @@ struct Case {
     pj_sample sample;
     std::vector<pj_token_count> counts;
     std::vector<pj_token_bias> biases;
+    std::vector<uint32_t> mask;  // empty: none
 
     int n_vocab() const { return static_cast<int>(logits.size()); }
-    SampleRow row() const { return sample_params(sample, n_vocab(), counts.data(), biases.data()); }
+    SampleRow row() const {
+        return sample_params(sample, n_vocab(), counts.data(), biases.data(), mask.empty() ? nullptr : mask.data());
+    }
+    bool allows(int token) const { return mask.empty() || mask[token / 32] >> token % 32 & 1; }
 };
 
 inline std::mt19937 &random_bits() {
@@ -43,6 +47,16 @@ void add_tokens(std::vector<Entry> &entries, int n_vocab, int n) {
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
     for (int token : tokens) entries.push_back({token, {}});
+}
+
+// Each token is in the mask with probability `share`, one of them for certain; 1: no mask.
+inline void add_mask(Case &c, double share) {
+    if (share >= 1) return;
+    c.mask.assign(mask_words(c.n_vocab()), 0);
+    std::bernoulli_distribution is_allowed(share);
+    const int one = std::uniform_int_distribution<int>(0, c.n_vocab() - 1)(random_bits());
+    for (int token = 0; token < c.n_vocab(); ++token)
+        if (token == one || is_allowed(random_bits())) c.mask[token / 32] |= 1u << token % 32;
 }
 
 // steps > 0: logits are multiples of 1 / steps, so many are equal.
@@ -70,6 +84,7 @@ inline Case random_case(int n_vocab, int steps) {
     for (auto &entry : c.biases) entry.bias = any_of({0, 1}) ? -kInf : static_cast<float>(any_real({-2, 3, 20}));
     c.sample.n_counts = static_cast<int>(c.counts.size());
     c.sample.n_biases = static_cast<int>(c.biases.size());
+    add_mask(c, any_real({1, 1, 0.9, 0.1, 0.001}));
     return c;
 }
 

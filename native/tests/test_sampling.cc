@@ -54,6 +54,8 @@ Expected by_sorting(const Case &c) {
     const SampleRow row = c.row();
     for (const auto &b : c.biases) logits[b.token] += b.bias;
     for (const auto &p : c.counts) logits[p.token] = penalised(row, logits[p.token], p.count);
+    for (int token = 0; token < c.n_vocab(); ++token)
+        if (!c.allows(token)) logits[token] = -kInf;
     std::vector<int> order(logits.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
@@ -130,6 +132,7 @@ void check_equals() {
     std::fill(c.logits.begin(), c.logits.end(), 1.5f);
     c.counts.clear();
     c.biases.clear();
+    c.mask.clear();
     c.sample = {5, 1.0, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0, 0, 0};
     std::vector<float> logits = c.logits;
     CHECK(cpu::sample(logits.data(), c.n_vocab(), c.row()) == -1, "more equals than are collected");
@@ -147,6 +150,7 @@ void check_impossible() {
     Case c = random_case(300, 0);
     c.counts.clear();
     c.biases.clear();
+    c.mask.clear();
     c.sample = {5, 0.9, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0, 0, 0};
     const auto with = [&](float value, int at) {
         std::vector<float> logits = c.logits;
@@ -161,6 +165,22 @@ void check_impossible() {
     c.sample.temperature = 1e-38f;
     c.logits.assign(300, 30.0f);
     CHECK(with(31.0f, 4) == -1, "quotients that overflow");
+}
+
+// A mask wins over whatever is added, and leaves a token that is alone.
+void check_masks() {
+    Case c = random_case(5000, 0);
+    c.counts.clear();
+    c.sample = {5, 0.9, 0.0, 1.0f, 1.0f, 0.0f, 0.0f, 40, 0, 0, 0, 0, 0, 0, 0};
+    c.biases = {{17, 1000.0f}};
+    c.sample.n_biases = 1;
+    c.mask.assign(mask_words(5000), 0);
+    std::vector<float> logits = c.logits;
+    CHECK(cpu::sample(logits.data(), 5000, c.row()) == -1, "no token is allowed");
+    c.mask[4999 / 32] |= 1u << 4999 % 32;
+    CHECK(cpu::sample(logits.data(), 5000, c.row()) == 4999, "the only one that is allowed");
+    c.sample.mask_begin = -1;
+    CHECK(cpu::sample(logits.data(), 5000, c.row()) == 17, "without the mask");
 }
 
 // The candidates of a race are one token after the other: the earliest, however little earlier.
@@ -188,5 +208,6 @@ int main() {
     check_equals();
     check_impossible();
     check_borders();
+    check_masks();
     return check_result();
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyjet.chat.answer_grammar import Wanted, answer_grammar
 from pyjet.chat.builtin import render_plain
 from pyjet.chat.history import for_template, plain_text, split_thoughts
 from pyjet.chat.template import ChatTemplate, TemplateError
@@ -19,6 +21,8 @@ from pyjet.chat.validation import (
     parse_tool_choice,
     parse_tools,
 )
+
+log = logging.getLogger(__name__)
 
 __all__ = ["ChatError", "ChatOptions", "PreparedChat", "prepare_chat"]
 
@@ -36,8 +40,7 @@ class _Continuation:
 def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatOptions) -> PreparedChat:
     """Validate a chat request body and render its prompt.
 
-    Raises ChatError: llama-server's status and text for a request it refuses, 500 when the template raises, and 501
-    for a request that needs constrained decoding (a schema, a grammar, a required tool call).
+    Raises ChatError: llama-server's status and text for a request it refuses, and 500 when the template raises.
     """
     raw_tools = body.get("tools")
     choice = parse_tool_choice(body)
@@ -46,7 +49,7 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
             raise ChatError(500, "tools param requires --jinja flag", "server_error")
         if choice != "auto":
             raise ChatError(500, "tool_choice param requires --jinja flag", "server_error")
-    schema, grammar = constraint_of(body)
+    schema, is_strict, grammar = constraint_of(body)
     messages = parse_messages(check_messages(body))
     tools = parse_tools(raw_tools)
     tool_choice = check_tool_choice(choice, tools)
@@ -63,37 +66,61 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
     prompt, generation_prompt, parse_prefix = rendered.prompt(add_generation_prompt, continuation)
 
     n_probs = _n_probs(body, bool(tools))
-    if schema is not None or grammar or (tools_active and tool_choice in ("required", "named")):
-        raise ChatError(501, "constrained output (response_format, json_schema, grammar, or tool_choice other than "
-                             '"auto" and "none") is not supported by this server', "not_supported_error")
-
     parsing = options.jinja and not options.skip_chat_parsing
     parse_tools_now = parsing and tools_active and template.call_format != "content_only"
+    allow_bare_function = template.call_format == "qwen_xml" and not template.has_think_tags
+    parallel = field(body, "parallel_tool_calls", bool, template.caps["supports_parallel_tool_calls"])
+    thinking_open = _ends_in_thoughts(prompt, parse_prefix)
+    wanted = Wanted(
+        schema=schema,
+        is_strict=is_strict,
+        grammar=grammar,
+        tools=tuple(_callable_tools(tools, choice)) if tools_active and parsing else (),
+        must_call=tools_active and tool_choice in ("required", "named"),
+        form=template.call_format,
+        parallel=parallel,
+        bare=allow_bare_function,
+    )
     return PreparedChat(
         prompt=prompt,
         format=template.call_format if parsing else "content_only",
         chat_format="peg-native" if options.jinja else "Content-only",
         generation_prompt=generation_prompt,
         parse_prefix=parse_prefix if parsing else "",
-        thinking_open=_ends_in_thoughts(prompt, parse_prefix),
+        thinking_open=thinking_open,
         supports_thinking=options.jinja and template.has_think_tags,
         enable_thinking=enable_thinking,
         extract_reasoning=parsing and template.has_think_tags and reasoning_format != "none",
         reasoning_format=reasoning_format,
         skip_leading_space=options.jinja and (options.skip_chat_parsing or template.has_think_tags or parse_tools_now
                                               or template.call_format == "qwen_xml"),
-        allow_bare_function=template.call_format == "qwen_xml" and not template.has_think_tags,
+        allow_bare_function=allow_bare_function,
         tools=tools,
         tool_choice=tool_choice,
         parse_tools=parse_tools_now,
         has_unknown_calls=parsing and tools_active and template.call_format == "content_only",
-        parallel_tool_calls=field(body, "parallel_tool_calls", bool, template.caps["supports_parallel_tool_calls"]),
+        parallel_tool_calls=parallel,
         prefill_content=continuation.content if continuation and continuation.part == "content" else "",
         prefill_reasoning=continuation.reasoning if continuation else "",
         hide_prefill=bool(continuation and continuation.explicit) and not field(body, "echo", bool, False),
         n_probs=n_probs,
         messages=rendered.history,
+        grammar=answer_grammar(
+            wanted,
+            thinking_open=thinking_open,
+            may_think=options.jinja and template.has_think_tags and enable_thinking and "</think>" not in parse_prefix,
+            warn=lambda text: log.warning("the schema of the answer: %s", text),
+        ),
     )
+
+
+def _callable_tools(tools: list[dict[str, Any]], choice: str | dict[str, Any]) -> list[dict[str, Any]]:
+    """All of them, or the one that the request names."""
+    if not isinstance(choice, dict):
+        return tools
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")
+    return [tool for tool in tools if tool["function"]["name"] == name]
 
 
 class _Rendered:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pyjet.grammar.description import Grammar
+
 CallFormat = Literal["qwen_xml", "hermes_json", "content_only"]
 REASONING_FORMATS = ("none", "auto", "deepseek", "deepseek-legacy")
 
@@ -59,6 +61,7 @@ class PreparedChat:
     - `tools`: the request's tools as the template saw them (`{"type","function":{"name","description","parameters"}}`).
     - `n_probs`: what `logprobs` / `top_logprobs` ask for; None when they are absent.
     - `messages`: the history as the template saw it.
+    - `grammar`: what the answer must follow: a schema, the client's grammar, or the form of calls.
     """
 
     prompt: str
@@ -83,6 +86,7 @@ class PreparedChat:
     hide_prefill: bool = False
     n_probs: int | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ def json_type_name(value: Any) -> str:
     return _JSON_NAMES.get(type(value), "object")
 
 
-def constraint_of(body: Mapping[str, Any]) -> tuple[Any, str]:
-    """(JSON schema or None, grammar text) that `json_schema`, `grammar` and `response_format` ask for."""
+def constraint_of(body: Mapping[str, Any]) -> tuple[Any, bool, str]:
+    """(JSON schema or None, strict, grammar text) that `json_schema`, `grammar` and `response_format` ask for."""
+    is_strict = False
     schema = body.get("json_schema")
     grammar = field(body, "grammar", str, "")
     if schema is not None and grammar:
@@ -51,9 +52,10 @@ def constraint_of(body: Mapping[str, Any]) -> tuple[Any, str]:
         wrapper = field(response_format, "json_schema", dict, {})
         schema = wrapper.get("schema")
         schema = {} if schema is None else schema
+        is_strict = wrapper.get("strict") is True
     elif kind not in ("", "text"):
         raise ChatError(400, f'response_format type must be one of "text" or "json_object", but got: {kind}')
-    return ({"type": "object"} if schema == {} else schema), grammar
+    return ({"type": "object"} if schema == {} else schema), is_strict, grammar
 
 
 def check_messages(body: Mapping[str, Any]) -> list[Any]:

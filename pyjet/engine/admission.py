@@ -6,6 +6,7 @@ import bisect
 from dataclasses import dataclass
 
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.constraint import Constraint
 from pyjet.engine.device_memory import DeviceMemory
 from pyjet.engine.host_store import HostStore
 from pyjet.engine.output_length import OutputLength
@@ -35,6 +36,7 @@ class Waiting:
     t_queued: float
     prompt: Tokens
     sequence: Sequence | None = None
+    constraint: Constraint | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -246,7 +248,9 @@ class Admission:
     def _new_sequence(self, waiting: Waiting) -> Sequence:
         longest = self._most_tokens(waiting.request)
         page_tokens, n_vocab = self.pool.page_tokens, self._limits.n_vocab
-        return Sequence(waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab)
+        sequence = Sequence(waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab)
+        sequence.constraint = waiting.constraint
+        return sequence
 
     def _pages_to_start(self, waiting: Waiting) -> int:
         """For all tokens known so far, drafts and the headroom, but no more than the request can ever use."""

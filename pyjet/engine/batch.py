@@ -7,15 +7,19 @@ import numpy as np
 from pyjet.engine.decode_batch import DecodeBatch
 from pyjet.engine.row_arrays import CHOSEN, DraftPlan, Plan, RowArrays, flags_of
 from pyjet.engine.sequence import Sequence
+from pyjet.native.samples import Masks
 from pyjet.native.step import NO_DRAFTS, ROW_HIDDEN, ROW_SAMPLE, SEQ_RESET, StepBatch
 
 
 class BatchBuilder:
     """Builds one StepBatch at a time; the result is valid until the next ``build``."""
 
-    def __init__(self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0) -> None:
+    def __init__(
+        self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0, masks: Masks | None = None
+    ) -> None:
+        """``masks``: uint32[rows, words], which the sequences' ``mask_row`` counts."""
         self._page_tokens = page_tokens
-        self._arrays = RowArrays(max_rows, max_seqs, max_spec)
+        self._arrays = RowArrays(max_rows, max_seqs, max_spec, masks)
         self._counting = np.arange(max_rows, dtype=np.int32)
         self._decode: DecodeBatch | None = None
 
@@ -52,6 +56,7 @@ class BatchBuilder:
             row += n_rows
         batch = self._arrays.write_batch(row, holders, sampled, drafts)
         self._arrays.samples.write_draws([(s.sampler, s.verifying) for s in sampled])
+        self._arrays.samples.write_masks([(s.mask_row, s.n_rows) for s in sampled])
         return batch
 
     def _n_pages(self, sequence: Sequence, n_rows: int) -> int:

@@ -9,8 +9,11 @@ from pyjet.engine.calibration import calibrate, calibrate_drafts
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
+from pyjet.grammar.matcher import GrammarCompiler
+from pyjet.grammar.vocabulary import GrammarVocabulary
 from pyjet.model.fingerprint import fingerprint
-from pyjet.model.reader import load_model
+from pyjet.model.reader import load_model, open_gguf
+from pyjet.model.tokenizer import Tokenizer
 from pyjet.native.engine import NativeEngine, ProgressCallback
 
 # Picklable: a module-level function. Gives what computes steps and the limits that hold for it.
@@ -27,3 +30,13 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
         seconds = calibrate(engine, limits, of_drafts[0] if of_drafts else 0.0)
         limits = replace(limits, step_seconds=seconds, draft_seconds=of_drafts)
     return engine, limits
+
+
+def build_constraints(settings: EngineSettings) -> GrammarCompiler:
+    """Of the model's vocabulary, which is read when the first grammar comes, or before."""
+
+    def load() -> GrammarVocabulary:
+        header, _ = open_gguf(settings.model_path)
+        return GrammarVocabulary(Tokenizer.from_metadata({**header.metadata, **settings.overrides}))
+
+    return GrammarCompiler(load)

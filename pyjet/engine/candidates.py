@@ -20,6 +20,13 @@ def softmax(logits: Float32Array) -> Float32Array:
     return probs
 
 
+def masked(logits: Float32Array, mask: npt.NDArray[np.uint32]) -> Float32Array:
+    """The float32[n_vocab] logits with -inf for tokens whose bit (t % 32 of word t // 32) is not in the mask."""
+    allowed = np.unpackbits(mask.view(np.uint8), count=len(logits), bitorder="little")
+    result: Float32Array = np.where(allowed, logits, np.float32(-np.inf))
+    return result
+
+
 def surprises(logits: Float32Array) -> tuple[Float32Array, Float32Array, float]:
     """Probabilities, their negative logarithms (float32[n] each) and the entropy, in nats."""
     shifted = logits - logits.max()

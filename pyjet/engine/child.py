@@ -9,7 +9,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
-from pyjet.engine.build import EngineFactory
+from pyjet.engine.build import EngineFactory, build_constraints
 from pyjet.engine.client import SlotActionResult
 from pyjet.engine.core import EngineCore
 from pyjet.engine.loop import EngineLoop, Stop
@@ -38,6 +38,7 @@ class EngineChild:
         self._settings = settings
         self._factory = factory
         self._outbox = Outbox(pipe, self._parent_is_gone)
+        self._constraints = build_constraints(settings)
         self._loop: EngineLoop | None = None
         self._stopping = False
         self._last_progress = 0.0
@@ -75,9 +76,14 @@ class EngineChild:
 
     def _compute(self) -> None:
         try:
+            # Beside the weights: later it would hold the GIL for a second, and all agents with it.
+            vocabulary = threading.Thread(target=self._constraints.prepare, name="pyjet-grammar", daemon=True)
+            vocabulary.start()
             stepper, limits = self._factory(self._settings, self._report)
-            loop = EngineLoop(EngineCore(limits, stepper), stepper, self._send_events, self._answer_slot_job)
+            core = EngineCore(limits, stepper, constraints=self._constraints)
+            loop = EngineLoop(core, stepper, self._send_events, self._answer_slot_job)
             loop.prepare()
+            vocabulary.join()
         except BaseException as error:
             self._die(Died(str(error) or type(error).__name__, while_loading=True))
         self._loop = loop

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.request import TokenProbs
+from pyjet.engine.sampling import SamplingError
 from pyjet.engine.sequence import Sequence
 from pyjet.native.step import StepResult
 
@@ -25,7 +27,8 @@ class Chosen(NamedTuple):
 class ChosenTokens:
     """Reads the result of one step, its sequences in order."""
 
-    def __init__(self, result: StepResult) -> None:
+    def __init__(self, result: StepResult, masks: MaskRows) -> None:
+        self._masks = masks
         self._argmax = result.argmax.tolist()
         self._sampled = result.sampled.tolist()
         self._logits = result.logits
@@ -89,12 +92,16 @@ class ChosenTokens:
         guess = self._argmax[row]
         if guess < 0 and sequence.n_draft:
             guess = int(np.argmax(logits))
-        token, probs = sequence.sampler.sample(logits)
+        token, probs = sequence.sampler.sample(logits, self._masks.row(sequence, i))
         return Chosen(token, probs, guess, by_host=True)
 
 
 def add_chosen(sequence: Sequence, chosen: Chosen, time: float) -> None:
-    """The token is the sequence's newest one, chosen at ``time``."""
+    """The token is the sequence's newest one, chosen at ``time``. Raises SamplingError when none can come behind it."""
     sequence.add_token(chosen.token)
     sequence.token_times.append(time)
     sequence.sampler.accept(chosen.token)
+    if sequence.constraint is not None:
+        sequence.constraint.accept(chosen.token)
+        if error := sequence.constraint.error:
+            raise SamplingError(f"the grammar cannot be followed any further: {error}")

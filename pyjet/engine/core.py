@@ -13,8 +13,10 @@ from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
+from pyjet.engine.constraint import Constraint, Constraints
 from pyjet.engine.counters import Counters
 from pyjet.engine.device_memory import DeviceMemory
+from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.pooling import HiddenRows, Pool
 from pyjet.engine.prefix_tree import CheckpointKind
 from pyjet.engine.request import (
@@ -65,6 +67,7 @@ class EngineCore:
         memory: DeviceMemory,
         clock: Clock = time.perf_counter,
         draft_override: DraftOverride | None = None,
+        constraints: Constraints | None = None,
     ) -> None:
         self.limits = limits
         self.slot_file_owner = SlotFileOwner(
@@ -72,7 +75,11 @@ class EngineCore:
         )
         self._clock = clock
         self._admission = Admission(limits, memory)
-        self._builder = BatchBuilder(limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec)
+        self.constraints = constraints
+        self._masks = MaskRows(limits.n_vocab, limits.n_slots * (limits.max_spec + 1), constraints)
+        self._builder = BatchBuilder(
+            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks.masks
+        )
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
         self._speculation = Speculation(limits, draft_override)
@@ -92,8 +99,13 @@ class EngineCore:
         """While nothing runs: a little of what would take time later. False when nothing is left to do."""
         return self._admission.cache.prepare()
 
-    def submit(self, request: GenerationRequest) -> list[Event]:
-        """Queue a request, or say at once why it can never run."""
+    def submit(
+        self, request: GenerationRequest, constraint: Constraint | None = None, waited: float = 0.0
+    ) -> list[Event]:
+        """Queue a request, or say at once why it can never run.
+
+        ``constraint``: of its grammar. ``waited``: seconds since it came.
+        """
         id_task = self._counters.requests_total
         self._counters.requests_total += 1
         if not request.prompt:
@@ -101,7 +113,7 @@ class EngineCore:
         if failure := self._impossible(request):
             return [failure]
         prompt = np.array(request.prompt, np.int32)
-        self._admission.add(Waiting(request, id_task, self._clock(), prompt))
+        self._admission.add(Waiting(request, id_task, self._clock() - waited, prompt, constraint=constraint))
         return []
 
     def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
@@ -134,18 +146,20 @@ class EngineCore:
             self._keep_state(sequence)
         self._admission.grow()
         events = [event for sequence in self._admission.admit() for event in self._start(sequence)]
+        decoding = [s for s in self._running.values() if s.n_computed >= s.n_to_read]
         if self._speculation.is_on:
-            self._choose_drafts()
+            self._choose_drafts(decoding)
+        self._masks.of_decoding(decoding)
         self._plan = plan(self._running.values(), self.limits.max_rows, self._budget, self.limits.chunk_rows)
         if not self._plan:
             return events, None
         self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
+        self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
         batch = self._builder.build(self._plan, self._drafts)
         self._counters.host_seconds += self._clock() - self._t_begin
         return events, batch
 
-    def _choose_drafts(self) -> None:
-        decoding = [s for s in self._running.values() if s.n_computed >= s.n_to_read]
+    def _choose_drafts(self, decoding: list[Sequence]) -> None:
         self._speculation.choose(decoding, len(self._running) - len(decoding))
         for sequence in decoding:
             self._admission.cover(sequence)
@@ -177,7 +191,7 @@ class EngineCore:
         t_step = self._clock()
         self._count_step(result)
         self._observe(result.step_us * 1e-6)
-        chosen, hidden = ChosenTokens(result), HiddenRows(result.hidden)
+        chosen, hidden = ChosenTokens(result, self._masks), HiddenRows(result.hidden)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
@@ -226,7 +240,8 @@ class EngineCore:
         """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""
         n, request = len(tokens), sequence.request
         return (
-            sequence.n_computed + n + 1 < self._admission.n_ctx
+            sequence.constraint is None
+            and sequence.n_computed + n + 1 < self._admission.n_ctx
             and (sequence.max_tokens is None or len(sequence.generated) + n < sequence.max_tokens)
             and request.time_limit_ms <= 0
             and request.stop_ids.isdisjoint(tokens)
@@ -256,8 +271,7 @@ class EngineCore:
                     self._news.append(self._end(sequence, reason))
                     break
         except SamplingError as error:
-            self._end(sequence, "cancelled")
-            self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
+            self._news.append(self._end_without_token(sequence, str(error)))
         if self._speculation.is_on:
             taken.lesson = self._speculation.note(sequence, index, taken.tokens, n_right, is_as_guessed=is_as_guessed)
 
@@ -307,6 +321,12 @@ class EngineCore:
         n_context = sequence.n_reached - dropped
         return FinishedEvent(sequence.request.id, reason, sequence.slot, timings, n_context, sequence.reuse)
 
+    def _end_without_token(self, sequence: Sequence, error: str) -> Event:
+        """No token can be chosen. Where the answer is complete and what ends it is banned, that is the end."""
+        is_complete = sequence.constraint is not None and sequence.constraint.is_finished
+        finished = self._end(sequence, "eos" if is_complete else "cancelled")
+        return finished if is_complete else FailedEvent(sequence.request.id, error, "server")
+
     def _count_step(self, result: StepResult) -> None:
         self._counters.n_decode += 1
         self._counters.n_busy_slots_sum += len(self._running)
@@ -354,6 +374,8 @@ class EngineCore:
             draft_tokens_mtp_accepted=drafts.right["mtp"],
             draft_tokens_lookup=drafts.drafted["lookup"],
             draft_tokens_lookup_accepted=drafts.right["lookup"],
+            draft_tokens_grammar=drafts.drafted["grammar"],
+            draft_tokens_grammar_accepted=drafts.right["grammar"],
             preemptions=self._admission.n_preemptions,
             prefix_hits=self._admission.n_hits,
             swaps_out=cache.swaps.moves_out,

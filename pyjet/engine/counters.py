@@ -27,6 +27,8 @@ class Counters:
     draft_tokens_mtp_accepted: int = 0
     draft_tokens_lookup: int = 0  # those that followed the newest tokens before
     draft_tokens_lookup_accepted: int = 0
+    draft_tokens_grammar: int = 0  # those that a grammar left no choice about
+    draft_tokens_grammar_accepted: int = 0
     preemptions: int = 0  # times that a sequence lost its pages to a more urgent one
     tokens_recomputed: int = 0  # rows computed again after that; not part of prompt_tokens
     requests_processing: int = 0  # now

@@ -18,6 +18,7 @@ class DecodeBatch:
         self._sequences = [sequence for sequence, _ in plan]
         self._samples = arrays.samples
         self._sampled = [s for s in self._sequences if flags_of(s.sampler) & ROW_SAMPLE]
+        self._is_constrained = any(s.constraint is not None for s in self._sampled)
         self._batch = self._write(plan, drafts, arrays)
         self._n_accept, self._n_draft = self._batch.seqs["n_accept"], self._batch.seqs["n_draft"]
 
@@ -66,6 +67,8 @@ class DecodeBatch:
             self._n_draft[:] = [sequence.n_draft for sequence in self._sequences]
         if self._sampled:
             self._samples.write_draws([(s.sampler, s.verifying) for s in self._sampled])
+        if self._is_constrained:
+            self._samples.write_masks([(s.mask_row, s.n_rows) for s in self._sampled])
         return self._batch
 
 

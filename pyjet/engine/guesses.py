@@ -13,7 +13,8 @@ from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
 from pyjet.native.structs import MAX_DRAFT
 
-Source = Literal["mtp", "lookup"]
+Source = Literal["mtp", "lookup", "grammar"]
+FORCED = 0.99  # chance of a token that a grammar leaves no choice about: only how it is cut into tokens may differ
 LEAST_CHANCE = 0.1  # drafts less likely to be right have no part in the choice between sources
 
 
@@ -41,7 +42,7 @@ NOTHING = Guess([], [], ())
 
 
 class Guesses:
-    """Of a sequence. ``mtp`` and ``lookup`` begin behind its newest token; ``source`` says whose are verified now."""
+    """Of a sequence; all begin behind its newest token. ``source`` says whose are verified now."""
 
     def __init__(
         self, acceptance: Acceptance, lookup: LookupIndex | None, blocks: RecentBlocks | None, lots: Lots | None
@@ -50,12 +51,17 @@ class Guesses:
         self.index = lookup
         self.blocks = blocks
         self.lots = lots
-        self.mtp = self.lookup = NOTHING
+        self.mtp = self.lookup = self.forced = NOTHING
         self.source: Source = "mtp"
 
     def forget(self) -> None:
         """Nothing is known any more about tokens to come."""
-        self.mtp = self.lookup = NOTHING
+        self.mtp = self.lookup = self.forced = NOTHING
+
+    def force(self, tokens: list[int]) -> None:
+        """What the answer's grammar leaves no choice about, which is better than any guess."""
+        self.forced = Guess(tokens, [], ())
+        self.forced.chances = [FORCED ** (i + 1) for i in range(len(tokens))]
 
     def take_mtp(
         self, tokens: list[int], cells: list[int], probabilities: Items[float] = (), p_min: float = 0.0
@@ -86,10 +92,15 @@ class Guesses:
         """The one that promises more, with drafts for ``most`` tokens at most."""
         if len(self.mtp.tokens) > most:
             self.mtp.cut(most)
+        if self.forced.tokens:
+            self.source = "grammar"
+            return
         self.source = "lookup" if self.lookup.tokens and self.lookup.worth > self.mtp.worth else "mtp"
 
     @property
     def chosen(self) -> Guess:
+        if self.source == "grammar":
+            return self.forced
         return self.mtp if self.source == "mtp" else self.lookup
 
     def learn(self, mtp: Guess, lookup: Guess, tokens: Items[int], index: int) -> None:

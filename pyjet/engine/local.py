@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pyjet.engine.build import EngineFactory, build_native
+from pyjet.engine.build import EngineFactory, build_constraints, build_native
 from pyjet.engine.client import (
     EngineLimits,
     EngineState,
@@ -13,6 +13,7 @@ from pyjet.engine.client import (
     SlotActionResult,
     SlotView,
 )
+from pyjet.engine.constraint import Constraints
 from pyjet.engine.core import EngineCore, Stepper
 from pyjet.engine.counters import Counters
 from pyjet.engine.loop import Cancel, EngineLoop, Stop, Submit
@@ -27,11 +28,17 @@ from pyjet.native.engine import ProgressCallback
 class LocalEngine:
     """An EngineClient around a Stepper, which it owns. ``core``: what decides, if not a plain EngineCore."""
 
-    def __init__(self, stepper: Stepper, limits: EngineLimits, core: EngineCore | None = None) -> None:
+    def __init__(
+        self,
+        stepper: Stepper,
+        limits: EngineLimits,
+        constraints: Constraints | None = None,
+        core: EngineCore | None = None,
+    ) -> None:
         self._limits = limits
         self._streams = StreamTable()
         self._slot_answers = SlotAnswers()
-        core = core or EngineCore(limits, stepper)
+        core = core or EngineCore(limits, stepper, constraints=constraints)
         self._loop = EngineLoop(core, stepper, self._streams.dispatch, self._slot_answers.put)
         self._closing = False
         self._thread = threading.Thread(target=self._loop.run, name="pyjet-engine", daemon=True)
@@ -45,7 +52,7 @@ class LocalEngine:
         factory: EngineFactory = build_native,
     ) -> LocalEngine:
         """Load the model here and now. Raises ModelError or NativeError."""
-        return cls(*factory(settings, progress or (lambda _stage, _done, _total: None)))
+        return cls(*factory(settings, progress or (lambda _stage, _done, _total: None)), build_constraints(settings))
 
     @property
     def limits(self) -> EngineLimits:

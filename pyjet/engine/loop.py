@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyjet.engine.client import SlotView
+from pyjet.engine.constraint_jobs import Compiled, ConstraintJobs
 from pyjet.engine.core import EngineCore, Stepper
 from pyjet.engine.counters import Counters
-from pyjet.engine.request import Event, FailedEvent, GenerationRequest
+from pyjet.engine.request import Event, FailedEvent, FinishedEvent, GenerationRequest, Timings
 from pyjet.engine.slot_jobs import SlotAnswer, SlotJob, SlotJobs
 from pyjet.engine.stall import RunningStep, StepClock
 
@@ -34,7 +36,7 @@ class Stop:
     pass
 
 
-Command = Submit | Cancel | SlotJob | Stop
+Command = Submit | Cancel | SlotJob | Stop | Compiled
 
 
 class EngineLoop:
@@ -57,6 +59,7 @@ class EngineLoop:
         self._closed = False
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._slot_jobs = SlotJobs(core, core.slot_file_owner, answer, self._post_again)
+        self._constraint_jobs = ConstraintJobs(core.constraints, self.post)
         self._answer = answer
         self._started: list[Event] = []  # that nobody was told yet
         self._step_clock = StepClock()
@@ -111,18 +114,36 @@ class EngineLoop:
             command = self._commands.get()
             if isinstance(command, Stop):
                 return False
-            events: list[Event] = []
             with self._lock:
-                if isinstance(command, Submit):
-                    events = self._core.submit(command.request)
-                elif isinstance(command, SlotJob):
-                    self._slot_jobs.add(command)
-                else:
-                    events = self._core.cancel(command.request_id, command.keep_tokens)
-                    self._slot_jobs.run()
+                events = self._apply(command)
             if events:
                 self._sink(events)
         return True
+
+    def _apply(self, command: Submit | Cancel | SlotJob | Compiled) -> list[Event]:
+        if isinstance(command, SlotJob):
+            self._slot_jobs.add(command)
+            return []
+        if isinstance(command, Compiled):
+            return self._submit_compiled(command)
+        if isinstance(command, Cancel):
+            if self._constraint_jobs.waiting.pop(command.request_id, None) is not None:
+                return [FinishedEvent(command.request_id, "cancelled", -1, Timings())]
+            events = self._core.cancel(command.request_id, command.keep_tokens)
+            self._slot_jobs.run()
+            return events
+        if command.request.grammar is None:
+            return self._core.submit(command.request)
+        self._constraint_jobs.add(command.request)
+        return []
+
+    def _submit_compiled(self, compiled: Compiled) -> list[Event]:
+        if not self._constraint_jobs.is_awaited(compiled):
+            return []
+        if isinstance(compiled.constraint, str):
+            return [FailedEvent(compiled.request.id, compiled.constraint, "server")]
+        waited = time.perf_counter() - compiled.t_begin
+        return self._core.submit(compiled.request, compiled.constraint, waited)
 
     def _prepare(self) -> None:
         """Use the time until the next command, in portions that it need not wait for."""
@@ -155,6 +176,8 @@ class EngineLoop:
         with self._lock:
             events = self._core.fail_all(message, "unavailable")
             self._slot_jobs.fail(message)
+        self._constraint_jobs.close()
+        events += [FailedEvent(request_id, message, "unavailable") for request_id in self._constraint_jobs.waiting]
         while not self._commands.empty():
             command = self._commands.get()
             if isinstance(command, Submit):

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pyjet.grammar.description import Grammar
+
 RANDOM_SEED = 0xFFFFFFFF
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
@@ -102,6 +104,7 @@ class GenerationRequest:
     time_limit_ms: int = -1  # generation time after the first token; over it: reason "limit"; -1: none
     cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
+    grammar: Grammar | None = None  # that the answer must follow
     pooling: Pooling | None = None  # EmbeddingEvents instead of tokens; then nothing is kept of the prompt
 
     @property

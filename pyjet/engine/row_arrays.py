@@ -10,6 +10,7 @@ import numpy as np
 from pyjet.engine.sample_rows import SampleRows
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.sequence import Sequence
+from pyjet.native.samples import Masks
 from pyjet.native.step import ROW_ARGMAX, ROW_LOGITS, ROW_SAMPLE, Int32Array, StepBatch
 from pyjet.native.step_arrays import StepArrays
 
@@ -31,9 +32,10 @@ class DraftPlan:
 class RowArrays(StepArrays):
     """With the rows that are sampled, and the table of pages of the newest batch."""
 
-    def __init__(self, max_rows: int, max_seqs: int, max_spec: int) -> None:
-        self.samples = SampleRows(max_seqs * (max_spec + 1))
-        super().__init__(max_rows, max_seqs, *self.samples.arrays)
+    def __init__(self, max_rows: int, max_seqs: int, max_spec: int, masks: Masks | None = None) -> None:
+        """``masks``: uint32[rows, words], which the sequences' ``mask_row`` counts."""
+        self.samples = SampleRows(max_seqs * (max_spec + 1), 0 if masks is None else masks.shape[1])
+        super().__init__(max_rows, max_seqs, *self.samples.arrays, None if masks is None else masks.reshape(-1))
         self._holders: list[tuple[Sequence, int, int]] = []  # sequences, versions of their tables and pages of these
         self._table: Int32Array = np.empty(0, np.int32)
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyjet.engine.sampling import Sampler
-from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE, Records
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_SAMPLE_TOKENS, NO_MASK, SAMPLE_DTYPE, Records
 
 Rows = Sequence[tuple[Sampler, list[int]]]  # each sampler has a row for its next token and one behind each draft
 
@@ -16,12 +16,15 @@ Rows = Sequence[tuple[Sampler, list[int]]]  # each sampler has a row for its nex
 class SampleRows:
     """One record for each row, in the order of the rows. Its counts, and the biases of a sampler, have their place."""
 
-    def __init__(self, max_rows: int) -> None:
+    def __init__(self, max_rows: int, words: int = 0) -> None:
+        """``words``: of a mask."""
         self._samples: Records = np.zeros(max_rows, SAMPLE_DTYPE)
         self._indices, self._n_counts = self._samples["index"], self._samples["n_counts"]
         self._counts: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, COUNT_DTYPE)
         self._biases: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, BIAS_DTYPE)
         self._begins = np.arange(max_rows, dtype=np.int32) * MAX_SAMPLE_TOKENS
+        self._mask_begins = np.arange(max_rows, dtype=np.int32) * words
+        self._has_masks = False  # in the newest batch
         self._words = words_of(self._samples)
         self._count_begins = self._samples["count_begin"]
         self._samplers: list[Sampler] = []
@@ -81,6 +84,18 @@ class SampleRows:
                 self._biases[first : first + n_biases] = sampler.biases
             begin += 1 + n_drafts
 
+    def write_masks(self, rows: Sequence[tuple[int, int]]) -> None:
+        """Of each sampler the first of its rows' masks (-1: it has none), and the number of its rows."""
+        has_masks = any(first >= 0 for first, _ in rows)
+        if not (has_masks or self._has_masks):
+            return
+        self._has_masks = has_masks
+        begin, begins = 0, self._samples["mask_begin"]
+        for first, n_rows in rows:
+            end = begin + n_rows
+            begins[begin:end] = NO_MASK if first < 0 else self._mask_begins[first : first + n_rows]
+            begin = end
+
     def _write_counts(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
         for row in range(begin, begin + 1 + len(drafts)):
             counts = sampler.counts_after(drafts[: row - begin])
@@ -102,4 +117,5 @@ def records_of(samplers: list[Sampler]) -> Records:
         records[i : i + 1] = sampler.device_sample
         records["seed"][i] = sampler.seed
         records["n_biases"][i] = len(sampler.biases)
+    records["mask_begin"] = NO_MASK
     return records

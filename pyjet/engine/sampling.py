@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyjet.engine.candidates import Candidates, Float32Array
+from pyjet.engine.candidates import Candidates, Float32Array, masked
 from pyjet.engine.chain import active_samplers, is_greedy, temperature_range
 from pyjet.engine.device_chain import device_sample, merged_biases
 from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
@@ -24,7 +24,7 @@ from pyjet.engine.samplers.penalties import penalties
 from pyjet.engine.samplers.tempering import dynamic_temperature
 from pyjet.engine.samplers.truncation import min_p, top_k, top_n_sigma, top_p, typical
 from pyjet.engine.samplers.xtc import xtc
-from pyjet.native.samples import COUNT_DTYPE, Records
+from pyjet.native.samples import COUNT_DTYPE, Masks, Records
 from pyjet.native.top_k import top_indices
 
 
@@ -43,7 +43,15 @@ class Sampler:
     ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0.
     """
 
-    def __init__(self, params: SamplingParams, n_vocab: int, *, n_probs: int = 0, post_probs: bool = False) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        n_vocab: int,
+        *,
+        n_probs: int = 0,
+        post_probs: bool = False,
+        is_constrained: bool = False,
+    ) -> None:
         self.params = params
         self.n_probs = n_probs
         self.post_probs = post_probs
@@ -59,8 +67,9 @@ class Sampler:
             self._feedback = Mirostat(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab)
         elif "adaptive_p" in self._chain:
             self._feedback = AdaptiveP(params.adaptive_target, params.adaptive_decay)
-        # The answer is always the raw logits' first maximum.
-        self.is_argmax = not n_probs and not len(self.biases) and is_greedy(params)
+        # The answer is always the raw logits' first maximum. With masks it is a greedy sample instead.
+        is_plain = not n_probs and not len(self.biases) and not is_constrained
+        self.is_argmax = is_plain and is_greedy(params)
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
@@ -123,12 +132,12 @@ class Sampler:
         if self._counts[token] == 0:
             del self._counts[token]
 
-    def sample(self, logits: Float32Array) -> tuple[int, TokenProbs | None]:
+    def sample(self, logits: Float32Array, mask: Masks | None = None) -> tuple[int, TokenProbs | None]:
         """The next token for float32[n_vocab] logits (not changed), and its probabilities if asked for.
 
-        The same until it, or another one, is accepted.
+        ``mask``: uint32[words], a bit for each token that may come. The same until it, or another one, is accepted.
         """
-        candidates = self._candidates(logits)
+        candidates = self._candidates(logits, mask)
         for name in self._chain:
             self._apply(name, candidates)
         _check(candidates)
@@ -144,13 +153,16 @@ class Sampler:
             return token, surviving_probs(candidates, index, weights, self.n_probs)
         return token, raw_probs(logits, token, self.n_probs)
 
-    def _candidates(self, logits: Float32Array) -> Candidates:
+    def _candidates(self, logits: Float32Array, mask: Masks | None) -> Candidates:
         """All tokens, with the logits that the chain begins with: whatever bans or favours tokens does so here."""
         candidates = Candidates(logits)
         if len(self.biases):
             candidates.logits = logits.copy()
             candidates.logits[self.biases["token"]] += self.biases["bias"]
         _check(candidates)
+        if mask is not None:
+            candidates.logits = masked(candidates.logits, mask)
+            _check(candidates, "grammar and logit_bias ban them all")
         return candidates
 
     def _apply(self, name: str, candidates: Candidates) -> None:
@@ -183,12 +195,10 @@ class Sampler:
             raise SamplingError(f"unknown sampler {name!r}")
 
 
-def _check(candidates: Candidates) -> None:
+def _check(candidates: Candidates, cause: str = "logit_bias or penalties ban them all") -> None:
     """Raises SamplingError when nothing is left to choose from."""
     if not np.isfinite(candidates.logits.max()):
-        raise SamplingError(
-            "no token can be chosen: the model's logits are not finite, or logit_bias or penalties ban them all"
-        )
+        raise SamplingError(f"no token can be chosen: the model's logits are not finite, or {cause}")
 
 
 def raw_probs(logits: Float32Array, token: int, n: int) -> TokenProbs:

@@ -13,6 +13,7 @@ from pyjet.engine.request import GenerationRequest, Reuse, Timings
 from pyjet.engine.sampling import Sampler
 
 if TYPE_CHECKING:
+    from pyjet.engine.constraint import Constraint
     from pyjet.engine.guesses import Guesses
     from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind
     from pyjet.engine.synthetic import Lots
@@ -53,7 +54,11 @@ class Sequence:
         self.tokens[: self.n_prompt] = request.prompt
         self.n_to_read = self.n_prompt
         self.sampler = Sampler(
-            request.sampling, n_vocab, n_probs=request.n_probs, post_probs=request.post_sampling_probs
+            request.sampling,
+            n_vocab,
+            n_probs=request.n_probs,
+            post_probs=request.post_sampling_probs,
+            is_constrained=request.grammar is not None,
         )
         self.sampler.accept_prompt(request.prompt)
         self.pool = None if request.pooling is None else Pool(request.pooling, self.n_prompt)
@@ -61,6 +66,8 @@ class Sequence:
         self.n_pending = 0  # of these rows the last ones, whose state is applied in the next step
         self.verifying: list[int] = []  # drafts in the step that is planned or computed
         self.n_draft = 0  # drafts of the MTP block that this step is asked for
+        self.constraint: Constraint | None = None  # where the answer is in its grammar
+        self.mask_row = -1  # of the first token of this step (pyjet.engine.mask_rows)
         self.guesses: Guesses | None = None  # what is known about tokens to come; None: nothing is drafted
         self.n_drafted = self.n_right = 0  # drafts that were verified, and those of them that were right
         self.n_reached = 0

@@ -116,6 +116,8 @@ class Speculation:
             most = max_spec if max_spec < ahead else ahead
             if each.index is not None:
                 each.look_up(n_tokens, most)
+            if sequence.constraint is not None:
+                each.force(sequence.constraint.forced()[:most])
             each.choose_source(most)
             guesses.append(each)
             aheads.append(ahead)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pyjet.native.config import ERR_ARGUMENT, ISAS, Isa, number_of
 from pyjet.native.library import NativeError, check_status, load_library
-from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, Records
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, Masks, Records, no_masks
 from pyjet.native.step import Float32Array, address
 
 _FLOAT32 = np.dtype(np.float32)
@@ -75,9 +75,12 @@ def weight_bytes(weight: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(weight).reshape(-1)
 
 
-def sample_row(logits: Float32Array, sample: Records, counts: Records, biases: Records) -> int:
+def sample_row(
+    logits: Float32Array, sample: Records, counts: Records, biases: Records, masks: Masks | None = None
+) -> int:
     """The token that a step would choose from float32[n_vocab] logits by SAMPLE_DTYPE[1]; -1 when it is not settled."""
     lib = load_library()
+    masks = no_masks() if masks is None else masks
     token = C.c_int32(-1)
     status = lib.pj_op_sample(
         address("logits", logits, _FLOAT32, logits.shape),
@@ -87,6 +90,8 @@ def sample_row(logits: Float32Array, sample: Records, counts: Records, biases: R
         len(counts),
         address("biases", biases, BIAS_DTYPE, biases.shape),
         len(biases),
+        address("masks", masks, np.dtype(np.uint32), masks.shape),
+        len(masks),
         C.byref(token),
     )
     check_status(lib, status)

@@ -28,10 +28,12 @@ SAMPLE_DTYPE = np.dtype(
         ("bias_begin", np.int32),
         ("n_biases", np.int32),
         ("index", np.int32),
-        ("reserved", np.int32),
+        ("mask_begin", np.int32),
     ]
 )
 Records = npt.NDArray[Any]
+Masks = npt.NDArray[np.uint32]
+NO_MASK = -1  # as mask_begin: every token may be chosen
 
 
 def no_samples() -> Records:
@@ -44,4 +46,13 @@ def no_counts() -> Records:
 
 def no_biases() -> Records:
     return np.empty(0, BIAS_DTYPE)
+
+
+def mask_words(n_vocab: int) -> int:
+    """Words of a mask: bit t % 32 of word t // 32 says whether token t may be chosen."""
+    return -(-n_vocab // 32)
+
+
+def no_masks() -> Masks:
+    return np.empty(0, np.uint32)
 

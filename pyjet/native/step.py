@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyjet.native import structs
 from pyjet.native.config import ERR_ARGUMENT
 from pyjet.native.library import NativeError
-from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, no_biases, no_counts, no_samples
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, no_biases, no_counts, no_masks, no_samples
 
 ROW_LOGITS, ROW_ARGMAX, ROW_HIDDEN, ROW_SAMPLE = 1, 2, 4, 8
 SEQ_RESET = 1
@@ -77,6 +77,7 @@ class StepBatch:
     biases: npt.NDArray[Any] = field(default_factory=no_biases)  # BIAS_DTYPE, likewise
     row_next: Int32Array | None = None  # [R] token after each row, -1: the chosen one; None: no drafts, no KV for them
     draft_blocks: Int32Array = field(default_factory=no_blocks)  # [B] of the draft head, besides the lowest ids
+    masks: UInt32Array = field(default_factory=no_masks)  # [W] words of the samples' masks
 
     @cached_property
     def c_trunk(self) -> structs.StepIn:
@@ -142,6 +143,9 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
         batch.draft_blocks.shape[0],
         None if batch.row_next is None else address("row_next", batch.row_next, _INT32, rows),
         address("draft_blocks", batch.draft_blocks, _INT32, batch.draft_blocks.shape[:1]),
+        address("masks", batch.masks, _UINT32, batch.masks.shape[:1]),
+        batch.masks.shape[0],
+        0,
     )
 
 

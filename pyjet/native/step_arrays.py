@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pyjet.native import structs
+from pyjet.native.samples import Masks, no_masks
 from pyjet.native.step import SEQ_DTYPE, STEP_TRUNK, Int32Array, StepBatch, data_address, no_blocks, step_input
 
 
 class StepArrays:
     """Room for ``max_rows`` rows of ``max_seqs`` sequences; field meanings are those of StepBatch.
 
-    ``samples``, ``counts`` and ``biases`` are arrays of the caller, as StepBatch has them.
+    ``samples``, ``counts``, ``biases`` and ``masks`` are arrays of the caller, as StepBatch has them.
     """
 
     def __init__(
         self, max_rows: int, max_seqs: int, samples: npt.NDArray[Any], counts: npt.NDArray[Any],
-        biases: npt.NDArray[Any],
+        biases: npt.NDArray[Any], masks: Masks | None = None,
     ) -> None:  # fmt: skip
         self.tokens = np.zeros(max_rows, np.int32)
         self.positions = np.zeros(max_rows, np.int32)
@@ -28,9 +30,11 @@ class StepArrays:
         self.row_next = np.zeros(max_rows, np.int32)
         self.seqs = np.zeros(max_seqs, SEQ_DTYPE)
         self._of_samples = samples, counts, biases
+        self._masks = no_masks() if masks is None else masks
         self._blocks = no_blocks()
         rows = self.tokens, self.positions, self.row_seq, self.row_flags
         whole = StepBatch(*rows, self.seqs, np.zeros(1, np.int32), samples, counts, biases, self.row_next)
+        whole = replace(whole, masks=self._masks)
         self._whole = step_input(whole, STEP_TRUNK, None, 0)
 
     def batch(
@@ -53,6 +57,7 @@ class StepArrays:
             biases[:n_biases],
             None if draft_blocks is None else self.row_next[:n_rows],
             blocks,
+            self._masks,
         )
         c_in = structs.StepIn.from_buffer_copy(self._whole)
         c_in.n_rows, c_in.n_seqs, c_in.n_page_entries = n_rows, n_seqs, page_table.shape[0]

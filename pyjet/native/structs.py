@@ -149,7 +149,7 @@ class Sample(C.Structure):
         ("bias_begin", C.c_int32),
         ("n_biases", C.c_int32),
         ("index", C.c_int32),
-        ("reserved", C.c_int32),
+        ("mask_begin", C.c_int32),
     ]
 
 
@@ -177,6 +177,9 @@ class StepIn(C.Structure):
         ("n_draft_blocks", C.c_int32),
         ("row_next", C.c_void_p),
         ("draft_blocks", C.c_void_p),
+        ("masks", C.c_void_p),
+        ("n_mask_words", C.c_int32),
+        ("reserved", C.c_int32),
     ]
 
 
@@ -273,7 +276,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_op_dequantize": (C.c_int32, [C.c_int32, C.c_void_p, C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
     "pj_op_sample": (
         C.c_int32,
-        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_int32, C.POINTER(C.c_int32)],
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_int32, C.c_void_p, C.c_int32]
+        + [C.POINTER(C.c_int32)],
     ),
     "pj_top_indices": (C.c_int32, [C.c_void_p, C.c_int32, C.c_int32, C.c_void_p]),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyjet.engine.request import RANDOM_SEED, Breakers, InfillTokens, SamplingParams
+from pyjet.grammar.description import Grammar
 from pyjet.server.json_fields import float32
 from pyjet.server.logit_bias import end_token_bans
 from pyjet.server.profiles import NO_PROFILE, Profile
@@ -67,6 +69,7 @@ class CompletionParams:
     json_schema: Any = None
     grammar_lazy: bool = False
     grammar_triggers: list[Any] = field(default_factory=list)
+    rules: Grammar | None = None  # what these, or a chat's tools, ask of the answer (pyjet.server.answer_rules)
     preserved_tokens: list[int] = field(default_factory=list)
     # cache and slot
     cache_prompt: bool = True
@@ -179,7 +182,7 @@ def default_params(options: ServerOptions, tokenizer: Tokenizer) -> CompletionPa
         stop=list(options.reverse_prompt),
         n_keep=options.keep,
         grammar=options.grammar,
-        json_schema=options.json_schema or None,
+        json_schema=json.loads(options.json_schema) if options.json_schema else None,
         cache_prompt=options.cache_prompt,
         n_cache_reuse=options.cache_reuse,
         sse_ping_interval=options.sse_ping_interval,

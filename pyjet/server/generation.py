@@ -113,6 +113,7 @@ class Job:
             return_progress=params.return_progress and params.stream,
             cache_prompt=params.cache_prompt,
             boundaries=boundaries,
+            grammar=params.rules,
         )
 
     def items(self) -> Iterator[Item | None]:

@@ -118,8 +118,16 @@ def _own_drafts(now: Counters) -> list[str]:
     """Drafts by where they came from; nothing before the first one."""
     if not now.draft_tokens:
         return []
-    drafted = {"mtp": now.draft_tokens_mtp, "lookup": now.draft_tokens_lookup}
-    accepted = {"mtp": now.draft_tokens_mtp_accepted, "lookup": now.draft_tokens_lookup_accepted}
+    drafted = {
+        "mtp": now.draft_tokens_mtp,
+        "lookup": now.draft_tokens_lookup,
+        "grammar": now.draft_tokens_grammar,
+    }
+    accepted = {
+        "mtp": now.draft_tokens_mtp_accepted,
+        "lookup": now.draft_tokens_lookup_accepted,
+        "grammar": now.draft_tokens_grammar_accepted,
+    }
     return [
         *_by_source("draft_tokens_total", "Draft tokens proposed, by where they came from", drafted),
         *_by_source("draft_tokens_accepted_total", "Draft tokens accepted, by where they came from", accepted),

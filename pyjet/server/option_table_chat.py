@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjet.server import option_table_values as values
-from pyjet.server.option_table_row import Option, Section, missing, row
+from pyjet.server.option_table_row import Option, Section, row
 from pyjet.server.options import ServerOptions
 
 
@@ -45,16 +45,12 @@ CHAT_OPTIONS: list[Option] = [
 ]  # fmt: skip
 
 GRAMMAR_OPTIONS: list[Option] = [
-    row("--grammar", "grammar that answers must follow", field="grammar", value="GRAMMAR", default="none",
-        section=Section.SAMPLING,
-        unavailable=missing("grammars are not available in this version; start without one", "")),
-    row("--grammar-file", "file with a grammar", field="grammar", value="FNAME", convert=values.file_text,
-        default="none", section=Section.SAMPLING,
-        unavailable=missing("grammars are not available in this version; start without one", "")),
+    row("--grammar", "grammar that answers must follow, in GBNF", field="grammar", value="GRAMMAR", default="none",
+        convert=values.grammar, section=Section.SAMPLING),
+    row("--grammar-file", "file with a grammar", field="grammar", value="FNAME", convert=values.grammar_file,
+        default="none", section=Section.SAMPLING),
     row("-j --json-schema", "JSON schema that answers must follow", field="json_schema", value="SCHEMA",
-        default="none", section=Section.SAMPLING,
-        unavailable=missing("JSON schemas are not available in this version; start without one", "")),
+        convert=values.json_schema, default="none", section=Section.SAMPLING),
     row("-jf --json-schema-file", "file with a JSON schema", field="json_schema", value="FILE",
-        convert=values.file_text, default="none", section=Section.SAMPLING,
-        unavailable=missing("JSON schemas are not available in this version; start without one", "")),
+        convert=values.json_schema_file, default="none", section=Section.SAMPLING),
 ]  # fmt: skip

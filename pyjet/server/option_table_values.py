@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyjet.grammar.check import check_lark
+from pyjet.grammar.gbnf_lark import grammar_to_lark
+from pyjet.grammar.json_schema import json_rule
 from pyjet.server.sampler_names import is_repeat_penalty
 
 TRUE_WORDS = frozenset({"on", "enabled", "true", "1"})
@@ -156,6 +159,35 @@ def file_text(path: str) -> str:
         raise ValueError(f"failed to open file '{path}': {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"file '{path}' is not UTF-8 text") from None
+
+
+def grammar(text: str) -> str:
+    """A grammar in GBNF that can be used; nothing is none."""
+    if text:
+        check_lark(grammar_to_lark(text))
+    return text
+
+
+def grammar_file(path: str) -> str:
+    """A grammar in a file."""
+    return grammar(file_text(path))
+
+
+def json_schema(text: str) -> str:
+    """A JSON schema that can be used, as text."""
+    if not text:
+        return text
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"invalid JSON: {error}") from None
+    check_lark(f"start: {json_rule(schema)}")
+    return text
+
+
+def json_schema_file(path: str) -> str:
+    """A JSON schema in a file."""
+    return json_schema(file_text(path))
 
 
 def json_object_file(path: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Request fields that every completion-like endpoint reads: their types, limits, defaults and meaning.
 
-:func:`parse_params` turns a body into ``CompletionParams``; :func:`check_supported` refuses settings that
-would change the answer but are not built, so that nothing is ever ignored silently.
+:func:`parse_params` turns a body into ``CompletionParams``.
 """
 
 from __future__ import annotations
@@ -216,19 +215,3 @@ def _check_lora(body: Mapping[str, Any]) -> None:
     if lora is not None and not isinstance(lora, list):
         message = "Error: 'lora' must be an array of objects with 'id' and 'scale' fields"
         raise ApiError(400, f"Field 'lora': {message}")
-
-
-def check_supported(params: CompletionParams) -> None:
-    """ApiError 501 naming the first setting that would change the answer and is not built."""
-    wanted = {
-        "grammar": bool(params.grammar),
-        "json_schema": params.json_schema is not None,
-    }
-    for name, is_set in wanted.items():
-        if is_set:
-            raise not_supported(name)
-
-
-def not_supported(name: str) -> ApiError:
-    """501 for a request field whose effect is not built."""
-    return ApiError(501, f"The field '{name}' is not supported by this server with this value. Leave it out.")

@@ -70,6 +70,7 @@ class Writing:
             priority=first.priority + (timings is not None),
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
+            grammar=first.grammar and first.grammar.behind((*generated, *tokens)),
         )
         if timings is not None:
             timings = timings._replace(predicted_n=n_kept)

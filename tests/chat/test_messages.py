@@ -86,12 +86,13 @@ REFUSALS: list[tuple[ChatOptions, dict[str, Any], int, str, str]] = [
     (ChatOptions(), chat(tools=[TOOL], stream=True, logprobs=True), 400, CLIENT,
      "logprobs is not supported with tools + stream"),
     (ChatOptions(), chat(top_logprobs=2), 400, CLIENT, "top_logprobs requires logprobs to be set to true"),
-    (ChatOptions(), chat(response_format={"type": "json_object"}), 501, "not_supported_error", "constrained output"),
-    (ChatOptions(), chat(json_schema={"type": "object"}), 501, "not_supported_error", "constrained output"),
-    (ChatOptions(), chat(grammar="root ::= x"), 501, "not_supported_error", "constrained output"),
-    (ChatOptions(), chat(tools=[TOOL], tool_choice="required"), 501, "not_supported_error", "constrained output"),
-    (ChatOptions(), chat(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}}), 501,
-     "not_supported_error", "constrained output"),
+    (ChatOptions(), chat(grammar="root ::= x"), 400, CLIENT,
+     "Failed to initialize samplers: failed to parse grammar: line 1, column 10: there is no rule named 'x'"),
+    (ChatOptions(), chat(json_schema={"properties": {"a": {"type": "hiccup"}}}), 400, CLIENT,
+     "Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n"
+     "JSON schema error at #/properties/a: unrecognized type hiccup"),
+    (ChatOptions(skip_chat_parsing=True), chat(tools=[TOOL], tool_choice="required"), 501, "not_supported_error",
+     'tool_choice "required" needs a chat template whose form of tool calls is known here'),
 ]
 
 

@@ -22,6 +22,7 @@ from pyjet.engine.request import (
 )
 from pyjet.engine.sampling import Sampler
 from pyjet.engine.speculation import DraftOverride
+from tests.engine.fake_constraint import FakeConstraint, FakeConstraints, fake_grammar, words_of
 from tests.engine.fake_native import LIMITS, N_VOCAB, FakeNative, alone
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -35,10 +36,14 @@ def expected(wanted: GenerationRequest, limits: EngineLimits = LIMITS) -> tuple[
     """Tokens and reason of a request by definition."""
     sampler = Sampler(wanted.sampling, N_VOCAB)
     sampler.accept_prompt(wanted.prompt)
+    constraint = None if wanted.grammar is None else FakeConstraint(wanted.grammar)
 
     def sample(logits):
-        token, _ = sampler.sample(logits)
+        is_free = constraint is None or not constraint.is_active
+        token, _ = sampler.sample(logits, None if is_free else words_of(constraint.allowed()))
         sampler.accept(token)
+        if constraint is not None:
+            constraint.accept(token)
         return token
 
     room = min(limits.n_ctx_slot, limits.n_ctx_total) - len(wanted.prompt)
@@ -55,7 +60,9 @@ class Run:
     def __init__(self, draft_override: DraftOverride | None = None, *, has_state: bool = True, **limits: Any) -> None:
         self.limits = replace(LIMITS, **limits)
         self.native = FakeNative(self.limits, has_state=has_state)
-        self.core = EngineCore(self.limits, self.native, draft_override=draft_override)
+        self.core = EngineCore(
+            self.limits, self.native, draft_override=draft_override, constraints=FakeConstraints()
+        )
         self.events: dict[str, list[Event]] = defaultdict(list)
         self.started: list[str] = []
 
@@ -70,7 +77,8 @@ class Run:
 
     def submit(self, *requests: GenerationRequest) -> None:
         for wanted in requests:
-            self.note(self.core.submit(wanted))
+            constraint = None if wanted.grammar is None else FakeConstraint(wanted.grammar)
+            self.note(self.core.submit(wanted, constraint))
 
     def submit_as(self, name: str, wanted: GenerationRequest) -> GenerationRequest:
         """The request under its name, which is how it was submitted."""
@@ -164,4 +172,5 @@ def requests(longest_prompt: int, max_tokens: tuple[int, ...]) -> st.SearchStrat
         id_slot=st.sampled_from([-1, -1, 0, 4]),
         priority=st.integers(0, 1),
         return_progress=st.booleans(),
+        grammar=st.sampled_from([None, None, fake_grammar(1, 0, 6), fake_grammar(2, 0, 99), fake_grammar(3, 4, 5)]),
     )

@@ -170,7 +170,7 @@ class FakeNative:
     def _sample(self, batch: StepBatch, row: int, logits: np.ndarray) -> int:
         n_before = int(np.count_nonzero(batch.row_flags[:row] & ROW_SAMPLE))
         one = batch.samples[n_before : n_before + 1]
-        token = sample_row(logits, one, batch.counts, batch.biases)
+        token = sample_row(logits, one, batch.counts, batch.biases, batch.masks)
         if batch.positions[row] % 4 == 3:
             token = -1
         self.n_sampled += token >= 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from pyjet.assets import default_model_path
 from pyjet.engine.build import build_native
+from pyjet.engine.constraint import Constraints
 from pyjet.engine.core import EngineCore
 from pyjet.engine.request import Event, FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
 from pyjet.engine.sequence import Sequence
@@ -47,11 +48,19 @@ class Answers:
     """All requests at once in a new core; it has to end between two tests, not the engine."""
 
     def __init__(
-        self, native: NativeEngine, drafts: SpeculationSettings, override: DraftOverride | None = None
+        self,
+        native: NativeEngine,
+        drafts: SpeculationSettings,
+        override: DraftOverride | None = None,
+        asked: Iterable[GenerationRequest] = ASKED,
+        constraints: Constraints | None = None,
     ) -> None:
         limits = replace(SETTINGS, speculation=drafts).limits(native.n_vocab)
-        core = EngineCore(limits, native, draft_override=override)
-        events: list[Event] = [event for asked in ASKED for event in core.submit(asked)]
+        core = EngineCore(limits, native, draft_override=override, constraints=constraints)
+        events: list[Event] = []
+        for each in asked:
+            constraint = constraints.constraint(each.grammar) if constraints and each.grammar else None
+            events += core.submit(each, constraint)
         self.n_steps = 0
         while core.has_work:
             started, batch = core.begin()

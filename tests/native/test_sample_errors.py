@@ -12,7 +12,7 @@ import pytest
 
 from pyjet.native import ROW_SAMPLE, NativeEngine, NativeError, StepBatch
 from pyjet.native.library import STATUS_NAMES, load_library
-from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE
+from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, mask_words
 from pyjet.native.step import step_input
 from tests.native.checked_step import HUGE, LOWEST, good_batch
 from tests.support.native_steps import Part, make_batch
@@ -77,6 +77,17 @@ def test_entries_of_samples(
     with pytest.raises(NativeError) as caught:
         engine.step(batch)
     assert caught.value.kind == "argument" and message in caught.value.message
+    healthy()
+
+
+@pytest.mark.parametrize("begin", [-2, 1, 11, HUGE])
+def test_masks_of_samples(engine: NativeEngine, healthy: Callable[[], None], begin: int) -> None:
+    batch = replace(sampled_batch(), masks=np.full(mask_words(engine.n_vocab), 0xFFFFFFFF, np.uint32))
+    batch.samples["mask_begin"][1] = begin
+    with pytest.raises(NativeError, match=f"the mask of sample 1 has 10 words from word {begin} on, the step has 10"):
+        engine.step(batch)
+    batch.samples["mask_begin"][1] = 0
+    engine.step(batch)
     healthy()
 
 

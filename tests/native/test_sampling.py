@@ -23,6 +23,7 @@ from pyjet.native import (
     StepResult,
     sample_row,
 )
+from pyjet.native.samples import NO_MASK, mask_words
 from tests.native.conftest import MakeModel
 from tests.support.native_steps import Part, make_batch, same_bits
 
@@ -197,3 +198,73 @@ def test_speculative_rows(engine: NativeEngine) -> None:
     batch = sampled(draft, np.random.default_rng(12))
     result = engine.step(batch)
     assert result.sampled.tolist() == expected_tokens(batch, result.logits)
+
+
+# ------------------------------------------------------------------------------------------- masks
+
+
+def random_masks(rng: np.random.Generator, n: int, n_vocab: int) -> tuple[np.ndarray, np.ndarray]:
+    """uint32[n, words] masks that leave nearly everything, a few tokens or a single one, and bool[n, n_vocab]."""
+    allowed = np.zeros((n, mask_words(n_vocab) * 32), bool)
+    for i in range(n):
+        allowed[i, :n_vocab] = rng.random(n_vocab) < rng.choice([0.999, 0.3, 0.002, 0.0])
+        allowed[i, rng.integers(n_vocab)] = True
+    words = np.packbits(allowed, axis=1, bitorder="little").view(np.uint32)
+    return np.ascontiguousarray(words), allowed[:, :n_vocab]
+
+
+def masked(batch: StepBatch, rng: np.random.Generator, n_vocab: int) -> tuple[StepBatch, np.ndarray]:
+    """A sampled batch whose rows have masks, except every fifth, and what they allow: bool[samples, n_vocab]."""
+    batch = sampled(batch, rng)
+    masks, allowed = random_masks(rng, len(batch.samples), n_vocab)
+    batch.samples["mask_begin"] = np.arange(len(batch.samples)) * masks.shape[1]
+    batch.samples["mask_begin"][::5] = NO_MASK
+    allowed[::5] = True
+    return replace(batch, masks=masks.reshape(-1)), allowed
+
+
+def tokens_of_banned_logits(batch: StepBatch, logits: np.ndarray, allowed: np.ndarray) -> list[int]:
+    """What is chosen without masks when biases and penalties are added before, and banned logits are -inf."""
+    tokens = []
+    for i, row in enumerate(logits):
+        sample = batch.samples[i : i + 1].copy()
+        logit = row.copy()
+        biases = batch.biases[sample["bias_begin"][0] :][: sample["n_biases"][0]]
+        logit[biases["token"]] += biases["bias"]
+        sample["n_biases"] = 0
+        logit[~allowed[i]] = -np.inf
+        tokens.append(sample_row(logit, sample, batch.counts, batch.biases))
+    return tokens
+
+
+def test_masked_rows(engine: NativeEngine) -> None:
+    """A mask is as good as -inf for the others, whatever was added to them."""
+    for seed in range(4):
+        batch, allowed = masked(short_sequences(N_SLOTS), np.random.default_rng(seed), N_VOCAB)
+        result = engine.step(batch)
+        expected = tokens_of_banned_logits(batch, result.logits, allowed)
+        assert result.sampled.tolist() == expected
+        rows = [i for i, token in enumerate(expected) if token >= 0]
+        assert len(rows) > N_SLOTS // 2 and all(allowed[i, expected[i]] for i in rows)
+
+
+def test_a_mask_with_one_token_leaves_it(engine: NativeEngine) -> None:
+    batch = make_batch(Part([5], flags=ROW_SAMPLE))
+    samples = np.zeros(1, SAMPLE_DTYPE)
+    samples[0] = (5, 0.9, 0.05, 0.0, 1.0, 0.0, 0.0, 40, 0, 0, 0, 0, 0, 0, 0)
+    masks = np.zeros(mask_words(N_VOCAB), np.uint32)
+    batch = replace(batch, samples=samples, masks=masks)
+    for token in (0, 31, 32, N_VOCAB - 1):
+        masks[:] = 0
+        masks[token // 32] = np.uint32(1) << np.uint32(token % 32)
+        assert engine.step(batch).sampled.tolist() == [token]
+    masks[:] = 0
+    assert engine.step(batch).sampled.tolist() == [-1]  # none is allowed
+
+
+def test_a_row_without_a_mask_in_a_step_with_masks(engine: NativeEngine) -> None:
+    batch = sampled(short_sequences(8), np.random.default_rng(1))
+    expected = engine.step(batch).sampled.copy()
+    batch.samples["mask_begin"] = NO_MASK
+    zeros = np.zeros(mask_words(N_VOCAB), np.uint32)
+    assert engine.step(replace(batch, masks=zeros)).sampled.tolist() == expected.tolist()

@@ -340,19 +340,6 @@ def test_bad_requests(body: Any, status: int) -> None:
     assert engine.requests == []
 
 
-@pytest.mark.parametrize(
-    ("field", "body"),
-    [
-        ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
-        ("response_format", {"response_format": {"type": "json_object"}}),
-        ("json_schema", {"json_schema": {"type": "object"}}),
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(field: str, body: dict[str, Any]) -> None:
-    status, error = post_error(make_client(ScriptedEngine(said("x"))), PATH, {"messages": HI, **body})
-    assert (status, error["type"]) == (501, "not_supported_error") and field in error["message"]
-
-
 def test_ignored_fields_and_nulls() -> None:
     body = {
         "user": "me", "metadata": {}, "store": True, "functions": [], "tools": None, "stop": None, "seed": None,

@@ -255,12 +255,6 @@ def test_openai_several_prompts_logprobs_and_verbose(engine: ScriptedEngine) -> 
     assert list(answer)[-2:] == ["__verbose", "timings"]
 
 
-def test_settings_that_are_not_built_are_refused(engine: ScriptedEngine) -> None:
-    status, error = post_error(make_client(engine), "/completion", {"prompt": "a", "grammar": 'root ::= "a"'})
-    assert (status, error["type"]) == (501, "not_supported_error")
-    assert "'grammar'" in error["message"]
-
-
 def test_control_tokens_are_visible_on_request() -> None:
     tokens = [*ids("a<|im_start|>b"), eos()]
     assert post(make_client(ScriptedEngine(Script(tokens))), "/completion", {"prompt": "x"})["content"] == "ab"

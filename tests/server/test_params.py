@@ -12,7 +12,7 @@ from pyjet.server.completion_params import CompletionParams, default_params
 from pyjet.server.errors import ApiError
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.options import ServerOptions
-from pyjet.server.params import check_supported, parse_params
+from pyjet.server.params import parse_params
 from tests.server.scripted import ids, tiny_tokenizer
 
 FULL_KEYS = (
@@ -179,24 +179,12 @@ def test_zero_tokens_still_yield_one() -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        {},
         {"grammar": 'root ::= "a"'},
         {"json_schema": {"type": "object"}},
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(body: dict[str, Any]) -> None:
-    with pytest.raises(ApiError) as caught:
-        check_supported(parse(body))
-    assert (caught.value.status, caught.value.type) == (501, "not_supported_error")
-    assert f"'{next(iter(body))}'" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
         {"grammar": ""},
         {"n_keep": 5, "n_discard": 5, "n_cache_reuse": 256, "lora": [{"id": 0, "scale": 1.0}]},
     ],
 )
 def test_what_has_no_effect_is_accepted(body: dict[str, Any]) -> None:
-    check_supported(parse(body))
+    parse(body)

@@ -329,9 +329,9 @@ def user(content: Any) -> dict[str, Any]:
         ({"input": "Hi", "tool_choice": {"type": "function", "name": "f"}}, 400, "unknown function 'f'"),
         ({"input": "Hi", "tool_choice": "x"}, 400, "Invalid tool_choice: x"),
         (
-            {"input": "Hi", "text": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
-            501,
-            "constrained",
+            {"input": "Hi", "text": {"format": {"type": "json_schema", "schema": {"type": "hiccup"}}}},
+            400,
+            "JSON schema error at #: unrecognized type hiccup",
         ),
         (b"{bad", 400, "parse error at line 1, column 2"),
     ],

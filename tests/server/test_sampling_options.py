@@ -13,7 +13,7 @@ from pyjet.server.errors import ApiError
 from pyjet.server.generation_settings import generation_settings
 from pyjet.server.json_fields import float32
 from pyjet.server.option_parser import OptionError, parse
-from pyjet.server.params import check_supported, parse_params
+from pyjet.server.params import parse_params
 from tests.server.scripted import ids, tiny_tokenizer
 from tests.server.test_options_table import PEER
 
@@ -59,7 +59,6 @@ def long_name(names: list[str]) -> str:
 
 def settings_of(*arguments: str, body: dict[str, Any] | None = None) -> CompletionParams:
     params = parse_params(body or {}, parse(list(arguments), {}).options, tiny_tokenizer(), n_slots=4)
-    check_supported(params)
     return params
 
 

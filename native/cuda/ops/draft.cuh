@@ -82,6 +82,7 @@ __device__ __forceinline__ int draft_token(const StepArgs &s, const DraftSeq &se
     if (seq.sample >= 0) {
         SampleRow row = s.samples[seq.sample];
         row.index += __ldcg(&d.places[i].n_right) + pass + 1;
+        row.mask = nullptr;  // it belongs to the token of that row
         SampleScratch &scratch = *reinterpret_cast<SampleScratch *>(scratch_memory());
         float *const logits = d.logits + int64_t{i} * d.ids.n_logits(s.shape.n_vocab);
         const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row, d.ids);

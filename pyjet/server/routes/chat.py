@@ -12,12 +12,13 @@ from pyjet.chat.template import TemplateError
 from pyjet.chat.types import ChatError, ChatOptions, PreparedChat
 from pyjet.server import jsonio
 from pyjet.server.answer import answer
+from pyjet.server.answer_rules import chat_rules, with_defaults
 from pyjet.server.chat_results import ChatFormat
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 from pyjet.server.generation import Job
 from pyjet.server.json_fields import INT32_MAX, read_int, read_str
-from pyjet.server.params import check_supported, parse_params
+from pyjet.server.params import parse_params
 from pyjet.server.thought_budget import END, START, ThoughtRule
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def chat_job(service: Service, body: Any) -> ChatJob:
     """Everything that a chat request needs, checked. ApiError with llama-server's status and text."""
     prepared = prepare(service, body)
     params = chat_params(service, body, prepared)
-    check_supported(params)
     if prepared.has_unknown_calls:
         service.notices.warn(_UNKNOWN_CALLS)
     prompt = encode_prompt(service, prepared)
@@ -95,7 +95,8 @@ def chat_options(service: Service) -> ChatOptions:
 def prepare(service: Service, body: Any) -> PreparedChat:
     """Validate and render a chat request; ApiError with llama-server's status and text."""
     try:
-        return prepare_chat(body if isinstance(body, dict) else {}, service.chat_template, chat_options(service))
+        wanted = with_defaults(body if isinstance(body, dict) else {}, service.options)
+        return prepare_chat(wanted, service.chat_template, chat_options(service))
     except ChatError as error:
         raise ApiError(error.status, error.message, error.type) from error
     except TemplateError as error:
@@ -118,6 +119,7 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     params.generation_prompt = prepared.generation_prompt
     params.preserved_tokens = _preserved_tokens(service, prepared)
     params.thoughts = _thought_rule(service, fields, prepared)
+    chat_rules(params, prepared, service.tokenizer)
     return params
 
 

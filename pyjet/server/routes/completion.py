@@ -9,9 +9,10 @@ from flask import Flask, Response
 
 from pyjet.server import jsonio
 from pyjet.server.answer import answer
+from pyjet.server.answer_rules import text_rules
 from pyjet.server.generation import Job
 from pyjet.server.json_fields import object_body
-from pyjet.server.params import check_supported, parse_params
+from pyjet.server.params import parse_params
 from pyjet.server.prompts import read_prompts
 from pyjet.server.results import NativeFormat, TextFormat
 
@@ -47,7 +48,7 @@ def _answer(
     form_class: type[NativeFormat] | type[TextFormat],
 ) -> Response:
     params = parse_params(body, service.options, service.tokenizer, n_slots=service.n_slots)
-    check_supported(params)
+    text_rules(params, service.tokenizer)
     form = form_class(service, params)
     form.start(prompts)
     return answer(service, params, Job(service, params, prompts), form)

@@ -16,7 +16,7 @@ from pyjet.model.reader import load_model
 from pyjet.native import ROW_LOGITS, NativeEngine
 from tests.native.cuda.conftest import cuda_config
 from tests.native.test_sampling import *  # noqa: F403
-from tests.native.test_sampling import expected_tokens, sampled, short_sequences
+from tests.native.test_sampling import expected_tokens, masked, sampled, short_sequences, tokens_of_banned_logits
 
 N_LARGE = 248_320
 
@@ -38,6 +38,14 @@ def test_a_large_vocabulary(large: NativeEngine, n_seqs: int) -> None:
         batch = sampled(short_sequences(n_seqs), np.random.default_rng(seed))
         result = large.step(batch)
         assert result.sampled.tolist() == expected_tokens(batch, result.logits)
+
+
+@pytest.mark.parametrize("n_seqs", [1, 4, 40])
+def test_masks_of_a_large_vocabulary(large: NativeEngine, n_seqs: int) -> None:
+    for seed in range(4):
+        batch, allowed = masked(short_sequences(n_seqs), np.random.default_rng(seed), N_LARGE)
+        result = large.step(batch)
+        assert result.sampled.tolist() == tokens_of_banned_logits(batch, result.logits, allowed)
 
 
 def test_steps_without_samples_leave_the_op_out(large: NativeEngine) -> None:

@@ -1,0 +1,1 @@
+"""Grammars that answers must follow: GBNF and JSON schemas, compiled by llguidance into masks of allowed tokens."""
