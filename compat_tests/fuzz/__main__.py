@@ -22,7 +22,8 @@ from compat_tests.fuzz.resources import held
 from compat_tests.fuzz.schemathesis_run import run_schemathesis
 from compat_tests.fuzz.verdict import fault
 
-OPTIONS = ("--parallel", "4", "--ctx-size", "2048", "--metrics", "--slots", "--cache-ram", "64", "--predict", "16")
+OPTIONS = ("--parallel", "4", "--ctx-size", "2048", "--metrics", "--slots", "--cache-ram", "64", "--predict", "16",
+           "--embeddings", "--pooling", "mean")  # fmt: skip
 WARM_UP = 300  # requests before what the server holds is looked at first
 JOBS = 8
 

@@ -110,6 +110,11 @@ INFILL: Schema = {**SAMPLING, "input_prefix": TEXT, "input_suffix": TEXT, "promp
 INFILL_EXAMPLE = {"input_prefix": "def add(", "input_suffix": "return", "n_predict": 4,
                   "input_extra": [{"filename": "a.py", "text": "x = 1"}]}  # fmt: skip
 
+EMBEDDINGS: Schema = {
+    "input": PROMPT, "content": PROMPT, "embd_normalize": INTEGER, "encoding_format": TEXT, "model": TEXT,
+    "priority": INTEGER, "dimensions": INTEGER,
+}  # fmt: skip
+
 ENDPOINTS = (
     Endpoint("POST", "/completion", {**SAMPLING, "prompt": PROMPT}, COMPLETION_EXAMPLE),
     Endpoint("POST", "/v1/completions", {**SAMPLING, "prompt": PROMPT}, {"prompt": "Once", "max_tokens": 4}),
@@ -122,6 +127,10 @@ ENDPOINTS = (
     Endpoint("POST", "/tokenize", {"content": PROMPT, "add_special": FLAG, "parse_special": FLAG, "with_pieces": FLAG},
              {"content": "Hello <|im_end|>", "with_pieces": True}),
     Endpoint("POST", "/detokenize", {"tokens": some(INTEGER)}, {"tokens": [1, 2, 3]}),
+    # Both answer 501 without --embeddings, with which the long run starts its server.
+    Endpoint("POST", "/embedding", EMBEDDINGS, {"content": "Hello"}, status=501),
+    Endpoint("POST", "/v1/embeddings", EMBEDDINGS, {"input": ["Hello", [1, 2]], "encoding_format": "base64"},
+             status=501),
     Endpoint("POST", "/v1/chat/completions/control", {"id": TEXT, "action": TEXT},
              {"id": "x", "action": "reasoning_end"}),
     Endpoint("POST", "/v1/streams/lookup", {"conv_ids": some(TEXT)}, {"conv_ids": ["x"]}),

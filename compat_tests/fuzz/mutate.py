@@ -36,7 +36,8 @@ class Request:
 def good_request(endpoint: Endpoint) -> Request:
     """The endpoint's example."""
     body = b"" if endpoint.example is None else json.dumps(endpoint.example).encode()
-    path = endpoint.path + "?" * bool(endpoint.query) + "&".join(f"{name}=1" for name in endpoint.query)
+    # 7 is none of the odd values, so that no conversation has this name.
+    path = endpoint.path + "?" * bool(endpoint.query) + "&".join(f"{name}=7" for name in endpoint.query)
     return Request(endpoint.method, path, body, {"Content-Type": "application/json"})
 
 
