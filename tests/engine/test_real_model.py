@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pytest
 
 from pyjet.assets import default_model_path
@@ -107,9 +107,9 @@ def test_what_the_step_does_not_settle_is_sampled_on_the_host(
     on_host: list[Sampler] = []
     sample = Sampler.sample
 
-    def count(self: Sampler, logits: np.ndarray) -> tuple[int, TokenProbs | None]:
+    def count(self: Sampler, *row: Any) -> tuple[int, TokenProbs | None]:
         on_host.append(self)
-        return sample(self, logits)
+        return sample(self, *row)
 
     monkeypatch.setattr(Sampler, "sample", count)
     few = SamplingParams(seed=3, top_k=0, top_p=0.9)
