@@ -106,27 +106,36 @@ void check_seq(const EngineLimits &limits, const Engine &engine, const pj_step_i
              first + s.n_rows - 1, s.n_pages, static_cast<long long>(covered));
 }
 
-// A page written by one sequence must not be in the table of another one of the step.
+struct WrittenPage {
+    int32_t page, sequence;
+};
+
+// A page written by one sequence must not be in the table of another one of the step. Few pages are written and many
+// are read: a bit tells of most of these that nobody writes them.
 void check_pages(const EngineLimits &limits, const pj_step_in &in) {
     const int page_tokens = limits.config.page_tokens;
-    std::vector<int32_t> writer(limits.config.n_pages, -1);
+    std::vector<bool> is_written(limits.config.n_pages);
+    std::vector<WrittenPage> written;
     for (int i = 0; i < in.n_seqs; ++i) {
         const pj_seq &s = in.seqs[i];
         const int first = in.row_position[s.row_begin];
         for (int p = first / page_tokens; p <= (first + s.n_rows - 1) / page_tokens; ++p) {
-            int32_t &owner = writer[in.page_table[s.page_begin + p]];
-            if (owner != -1)
-                fail(PJ_ERR_ARGUMENT, "page %d is written twice in one step", in.page_table[s.page_begin + p]);
-            owner = i;
+            const int32_t page = in.page_table[s.page_begin + p];
+            if (is_written[page]) fail(PJ_ERR_ARGUMENT, "page %d is written twice in one step", page);
+            is_written[page] = true;
+            written.push_back({page, i});
         }
     }
+    const auto writer_of = [&](int32_t page) {
+        return std::find_if(written.begin(), written.end(), [&](const WrittenPage &w) { return w.page == page; });
+    };
     for (int i = 0; i < in.n_seqs; ++i) {
         const pj_seq &s = in.seqs[i];
         for (int p = 0; p < s.n_pages; ++p) {
-            const int owner = writer[in.page_table[s.page_begin + p]];
-            if (owner != -1 && owner != i)
-                fail(PJ_ERR_ARGUMENT, "page %d is written by sequence %d and read by sequence %d",
-                     in.page_table[s.page_begin + p], owner, i);
+            const int32_t page = in.page_table[s.page_begin + p];
+            if (!is_written[page]) continue;
+            if (const int writer = writer_of(page)->sequence; writer != i)
+                fail(PJ_ERR_ARGUMENT, "page %d is written by sequence %d and read by sequence %d", page, writer, i);
         }
     }
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cuda/engine.h"
-#include "cuda/sequence_plans.h"
 
 namespace pj::cuda {
 
@@ -123,8 +122,8 @@ void CudaEngine::add_draft_plan(const pj_step_in &in, StepArgs *args) {
     rows.n_rows = rows.n_seqs = d.n;
     rows.row_position = position.data();
     rows.seqs = seqs.data();
-    const SequencePlans plans =
-        plan_sequences(rows, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
+    SequencePlans &plans = draft_plans_;
+    plan_sequences(rows, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_}, plans);
     d.n_items = static_cast<int32_t>(plans.attention.size());
     AttentionItem *const items = blob_.reserve<AttentionItem>(plans.attention.size(), &d.items);
     std::copy(plans.attention.begin(), plans.attention.end(), items);

@@ -10,7 +10,6 @@
 #include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/megakernel.h"
-#include "cuda/sequence_plans.h"
 
 namespace pj::cuda {
 
@@ -141,8 +140,8 @@ void CudaEngine::launch(const pj_step_in &in, const WantedRows &wanted, int firs
 }
 
 void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int first) {
-    const SequencePlans plans =
-        plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_});
+    SequencePlans &plans = plans_;
+    plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_}, plans);
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
     samples_ = samples_between(in, wanted, first, n_selected);
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_) +

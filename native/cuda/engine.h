@@ -13,6 +13,7 @@
 #include "cuda/kv_layout.h"
 #include "cuda/memory.h"
 #include "cuda/rope_table.h"
+#include "cuda/sequence_plans.h"
 #include "cuda/step_args.h"
 #include "cuda/step_blob.h"
 #include "cuda/weights.h"
@@ -151,6 +152,7 @@ class CudaEngine final : public Engine {
     PinnedBuffer<LaunchOutput> output_;
     PinnedBuffer<uint8_t> draft_table_;  // mtp_embedding_, where the GPU reads it
     std::vector<int32_t> drafting_;      // sequences of the last launch that want drafts
+    SequencePlans plans_, draft_plans_;  // of the last launch, and of its passes for drafts
     DeviceBuffer<long long> op_clock_;   // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;

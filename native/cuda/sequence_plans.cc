@@ -10,10 +10,13 @@ namespace {
 
 class Planner {
   public:
-    Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits)
-        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv) {}
+    Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out)
+        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv), out_(out) {}
 
-    SequencePlans plan() {
+    void plan() {
+        out_.column_groups = 1;
+        out_.n_convolve_items = 0;
+        out_.attention.clear();
         choose_columns();
         place_partials();
         for (int i = 0; i < in_.n_seqs; ++i) {
@@ -21,7 +24,6 @@ class Planner {
             out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
         }
         list_attention();
-        return std::move(out_);
     }
 
   private:
@@ -94,13 +96,13 @@ class Planner {
     const DeviceShape &shape_;
     const PlanLimits limits_;
     const int group_;
-    SequencePlans out_;
+    SequencePlans &out_;
 };
 
 }  // namespace
 
-SequencePlans plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits) {
-    return Planner(in, shape, limits).plan();
+void plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out) {
+    Planner(in, shape, limits, out).plan();
 }
 
 }  // namespace pj::cuda

@@ -19,6 +19,7 @@ struct SequencePlans {
     std::vector<AttentionItem> attention;  // the longest first
 };
 
-SequencePlans plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits);
+// Whatever out held is replaced. Its memory is used again: fresh memory for thousands of items takes longer than they do.
+void plan_sequences(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out);
 
 }  // namespace pj::cuda

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pyjet.native.structs import MAX_DRAFT
 
@@ -15,6 +19,7 @@ MATCHES = (3, 4, 6, 9, 13, 21, 33)
 
 FIRST_CONFIDENCE = MAX_DRAFT
 _N_CONFIDENCES = len(CONFIDENCES) + 1
+_BORDERS = np.array(CONFIDENCES)
 FIRST_MATCH = FIRST_CONFIDENCE + 2 * _N_CONFIDENCES
 N_CELLS = FIRST_MATCH + len(MATCHES) + 1
 
@@ -26,9 +31,12 @@ _BY_MATCH = (0.15, 0.3, 0.4, 0.5, 0.65, 0.8, 0.88, 0.93)
 BELIEFS = (*_POSITIONS, *_BY_CONFIDENCE, *_BY_CONFIDENCE, *_BY_MATCH)
 
 
-def confidence_cell(probability: float, position: int) -> int:
-    """Of an MTP draft, whose position among the drafts of its step counts from 0."""
-    return FIRST_CONFIDENCE + (position > 0) * _N_CONFIDENCES + bisect_right(CONFIDENCES, probability)
+def confidence_cells(probabilities: npt.NDArray[np.floating[Any]]) -> list[list[int]]:
+    """Of MTP drafts by sequence and position in its step."""
+    cells = np.searchsorted(_BORDERS, probabilities, side="right") + FIRST_CONFIDENCE
+    cells[:, 1:] += _N_CONFIDENCES
+    found: list[list[int]] = cells.tolist()
+    return found
 
 
 def match_cell(n_match: int, position: int) -> int:
@@ -38,7 +46,7 @@ def match_cell(n_match: int, position: int) -> int:
 
 # What an observation is worth after the next one of its kind, and how many of them the prior is worth.
 KEEP, PRIOR = 0.98, 8.0  # for a sequence, whose prior is what all have seen
-KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 10.0  # for all of them, whose prior is BELIEFS
+KEEP_OF_ALL, PRIOR_OF_ALL = 0.995, 4.0  # for all of them, whose prior is BELIEFS
 
 
 class Counts:

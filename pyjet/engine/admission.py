@@ -117,9 +117,10 @@ class Admission:
 
         Nobody is preempted for that: there are fewer drafts then.
         """
-        n_wanted = sequence.n_computed + sequence.n_rows + sequence.n_draft
-        if n_wanted > sequence.n_covered:
-            self.cache.grow(sequence, self.pool.pages_for(n_wanted))
+        n_wanted = sequence.n_computed + 1 + len(sequence.verifying) + sequence.n_draft
+        if n_wanted <= sequence.n_covered:
+            return
+        self.cache.grow(sequence, self.pool.pages_for(n_wanted))
         room = sequence.n_covered - sequence.n_computed - 1
         del sequence.verifying[max(0, room) :]
         sequence.n_draft = max(0, min(sequence.n_draft, room - len(sequence.verifying)))

@@ -43,14 +43,28 @@ class ChosenTokens:
         """The first token behind what the sequence has read. Raises SamplingError."""
         yield self._choose(sequence, 0)
 
+    def by_device(self, sequence: Sequence) -> list[int] | None:
+        """Tokens of a decoding sequence as long as its drafts are right, when the device chose all; otherwise None."""
+        of_rows = self._argmax if sequence.sampler.is_argmax else self._sampled
+        drafts, row = sequence.verifying, self._first
+        if (lots := sequence.lots) is not None:
+            n_right = lots.n_right(len(sequence.generated), len(drafts))
+            tokens = [*drafts[:n_right], of_rows[row + n_right]]
+            return tokens if tokens[-1] >= 0 else None
+        n_right = 0
+        for draft in drafts:
+            if draft != of_rows[row + n_right]:
+                break
+            n_right += 1
+        return of_rows[row : row + n_right + 1] if of_rows[row + n_right] >= 0 else None
+
     def verified(self, sequence: Sequence) -> Iterator[Chosen]:
         """Tokens of a decoding sequence, as long as its drafts are right. Raises SamplingError.
 
         A row is in its context once the draft in it was right. Whoever stops in between leaves it with the rows of the
         tokens before the last one.
         """
-        drafts = sequence.verifying
-        lots = None if sequence.guesses is None else sequence.guesses.lots
+        drafts, lots = sequence.verifying, sequence.lots
         n_by_lot = -1 if lots is None else lots.n_right(len(sequence.generated), len(drafts))
         sequence.n_drafted += len(drafts)
         for i, draft in enumerate([*drafts, -1]):

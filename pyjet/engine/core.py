@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from pyjet.engine.admission import Admission, Waiting
-from pyjet.engine.batch import BatchBuilder, DraftPlan
+from pyjet.engine.batch import BatchBuilder
 from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.counters import Counters
@@ -27,7 +27,9 @@ from pyjet.engine.request import (
     StartedEvent,
     Timings,
     TokenEvent,
+    TokenProbs,
 )
+from pyjet.engine.row_arrays import DraftPlan
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
@@ -53,8 +55,15 @@ class TakenTokens:
 
     sequence: Sequence
     n_before: int
-    tokens: list[Chosen] = field(default_factory=list)
+    tokens: list[int]
+    probs: list[TokenProbs | None] | None = None  # of each; None: nobody wants any
     lesson: Lesson | None = None
+
+    def add(self, chosen: Chosen) -> None:
+        """One more."""
+        assert self.probs is not None
+        self.tokens.append(chosen.token)
+        self.probs.append(chosen.probs)
 
 
 class EngineCore:
@@ -152,7 +161,7 @@ class EngineCore:
         return events, batch
 
     def _choose_drafts(self) -> None:
-        decoding = [sequence for sequence in self._running.values() if sequence.is_decoding]
+        decoding = [s for s in self._running.values() if s.n_computed >= s.n_to_read]
         self._speculation.choose(decoding, len(self._running) - len(decoding))
         for sequence in decoding:
             self._admission.cover(sequence)
@@ -189,7 +198,11 @@ class EngineCore:
         for index, (sequence, n_rows) in enumerate(self._plan):
             if sequence.is_decoding:
                 chosen.next_sequence(sequence, n_rows, n_rows)
-                self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
+                tokens = chosen.by_device(sequence)
+                if tokens is not None and self._goes_on(sequence, tokens):
+                    self._take_all(sequence, tokens, index, t_step)
+                else:
+                    self._take_tokens(sequence, chosen.verified(sequence), index, t_step)
                 continue
             self._advance(sequence, n_rows, t_step)
             chosen.next_sequence(sequence, n_rows, int(sequence.is_decoding))
@@ -206,27 +219,58 @@ class EngineCore:
             if not isinstance(each, TakenTokens):
                 events.append(each)
                 continue
-            request_id = each.sequence.request.id
-            for n, chosen in enumerate(each.tokens, each.n_before + 1):
-                events.append(TokenEvent(request_id, chosen.token, chosen.probs, each.sequence.timings(n)))
+            events += self._token_events(each)
             if each.lesson is not None:
                 self._speculation.learn(each.lesson)
+        if self._speculation.is_on:
+            self._speculation.think()
+        self._budget.think()
         return events
+
+    def _token_events(self, taken: TakenTokens) -> list[Event]:
+        sequence = taken.sequence
+        request_id, probs = sequence.request.id, taken.probs or [None] * len(taken.tokens)
+        return [
+            TokenEvent(request_id, token, of_token, sequence.timings(n))
+            for n, (token, of_token) in enumerate(zip(taken.tokens, probs), taken.n_before + 1)
+        ]
 
     def _observe(self, seconds: float) -> None:
         """Learn from what the step took."""
         of_drafts = 0.0
         if self._speculation.is_on:
-            of_drafts = self._speculation.observe(self._plan, self._drafts, seconds)
-        self._budget.observe(sum(n_rows for _, n_rows in self._plan), seconds - of_drafts)
+            of_drafts = self._speculation.observe(seconds)
+        self._budget.observe(sum([n_rows for _, n_rows in self._plan]), seconds - of_drafts)
+
+    def _goes_on(self, sequence: Sequence, tokens: list[int]) -> bool:
+        """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""
+        n, request = len(tokens), sequence.request
+        return (
+            sequence.n_computed + n + 1 < self._admission.n_ctx
+            and (sequence.max_tokens is None or len(sequence.generated) + n < sequence.max_tokens)
+            and request.time_limit_ms <= 0
+            and request.stop_ids.isdisjoint(tokens)
+        )
+
+    def _take_all(self, sequence: Sequence, tokens: list[int], index: int, t_step: float) -> None:
+        """As ``_take_tokens``, where the device chose all tokens and none of them ends the sequence."""
+        taken = TakenTokens(sequence, len(sequence.generated), tokens)
+        sequence.n_drafted += len(sequence.verifying)
+        sequence.take_drafts(tokens, t_step)
+        self._news.append(taken)
+        if self._speculation.is_on:
+            taken.lesson = self._speculation.note(sequence, index, tokens, len(tokens) - 1)
 
     def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:
         """A sequence's tokens of this step, until one of them ends it. ``index``: its place in the step."""
-        taken = TakenTokens(sequence, len(sequence.generated))
+        taken = TakenTokens(sequence, len(sequence.generated), [], [])
         self._news.append(taken)
+        n_right, is_as_guessed = 0, True
         try:
             for each in chosen:
-                taken.tokens.append(each)
+                taken.add(each)
+                n_right += each.is_draft
+                is_as_guessed &= each.guess == each.token
                 add_chosen(sequence, each, self._clock() if each.by_host else t_step)
                 if reason := self._reason_to_stop(sequence, each.token):
                     self._news.append(self._end(sequence, reason))
@@ -235,7 +279,7 @@ class EngineCore:
             self._end(sequence, "cancelled")
             self._news.append(FailedEvent(sequence.request.id, str(error), "server"))
         if self._speculation.is_on:
-            taken.lesson = self._speculation.note(sequence, index, taken.tokens)
+            taken.lesson = self._speculation.note(sequence, index, taken.tokens, n_right, is_as_guessed=is_as_guessed)
 
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""

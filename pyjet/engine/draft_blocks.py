@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import numpy as np
 
@@ -49,10 +50,9 @@ class RecentBlocks:
 
 def merged(recents: Iterable[RecentBlocks]) -> Int32Array:
     """int32[up to MAX_BLOCKS]: the most recent blocks of all sequences, as many of each as there is room for."""
-    lists = [recent.newest_first for recent in recents]
     blocks: dict[int, None] = {}
-    for rank in range(max(map(len, lists), default=0)):
-        for of_sequence in lists:
-            if rank < len(of_sequence) and len(blocks) < MAX_BLOCKS:
-                blocks[of_sequence[rank]] = None
-    return np.array(sorted(blocks), np.int32)
+    for of_rank in zip_longest(*(recent.newest_first for recent in recents)):
+        blocks.update(dict.fromkeys([block for block in of_rank if block is not None]))
+        if len(blocks) > MAX_BLOCKS:
+            break
+    return np.array(sorted(list(blocks)[:MAX_BLOCKS]), np.int32)

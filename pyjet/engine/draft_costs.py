@@ -13,10 +13,10 @@ Parts = tuple[int, int, int]
 
 RESTS = -1  # as the number of drafts: the MTP block has no part in the step
 N_RECENT = 5  # measurements whose median counts
-N_ENOUGH = 3  # of them
+N_ENOUGH = 4  # of them
 FRESH_STEPS = 100  # older measurements are compared with none: contexts have grown
 LEARN_STEPS = 3  # differences are looked at so often
-LEARNING = 0.3  # of a difference between measured and expected is believed
+LEARNING = 0.05  # of a difference between measured and expected is believed: steps differ by more without a reason
 UNKNOWN = (0.05, 0.05, 0.03)  # of a step of one row, before anything was measured
 
 

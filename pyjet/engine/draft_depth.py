@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Items
 
+from pyjet.engine.draft_outlook import DraftOutlook
 from pyjet.engine.draft_policy import Company, DraftPolicy
+from pyjet.engine.draft_trials import DraftTrials, Trial
 from pyjet.engine.guesses import Guesses
 
 REPLAN_STEPS = 4  # it is thought over so often, and when sequences come or go
-NEWEST = 0.1  # part of the newest thought in the mean of all
 PROBE_STEPS = 32  # in a row without drafts, before some are made to see whether they would be right by now
 PROBE_DRAFTS = 2
 WARM_STEPS = 64  # in a row without drafts, before its KV is no longer kept up to date
@@ -18,16 +19,19 @@ RUN = 0.5  # a lookup whose last draft is so likely to be right goes on, and nee
 class DraftDepth:
     """The number that makes most tokens per second, ``most`` at most; once in a while some to learn from.
 
-    Drafts cost time even when they are not verified, so when they do not pay there are none. KV that was not kept up
-    to date has gaps then; they only make the next drafts a little worse.
+    Before a step ``choose``, and ``think`` when there is time. Drafts cost time even when they are not verified, so
+    when they do not pay there are none. KV that was not kept up to date has gaps then; they only make the next drafts
+    a little worse.
     """
 
     def __init__(self, policy: DraftPolicy, most: int) -> None:
-        self._policy = policy
         self._most = most
         self._best = min(1, most)
-        self._rates = [0.0] * (most + 1)  # tokens per second with each number
-        self._n_steps = self._n_replans = self._n_resting = self._n_sequences = 0
+        self._outlook = DraftOutlook(policy, most)
+        self.trials = DraftTrials(policy, self._outlook)
+        self.trial: Trial | None = None  # that the next step is part of
+        self._n_steps = self._n_resting = self._n_sequences = 0
+        self._latest: tuple[Items[Guesses], Company, int] | None = None  # steps of this kind are thought over
 
     @property
     def is_warm(self) -> bool:
@@ -40,31 +44,39 @@ class DraftDepth:
         return self._best
 
     def choose(self, guesses: Items[Guesses], company: Company, room: int) -> int:
-        """For the next step of these sequences."""
+        """For the next step of these sequences, with ``room`` for drafts of all of them."""
         if not self._most:
             return 0
+        self._latest = guesses, company, room
         if self._n_sequences != len(guesses):
-            self._n_sequences, self._n_replans, self._n_steps = len(guesses), 0, 0
-        if self._n_steps % REPLAN_STEPS == 0:
+            self._n_sequences, self._n_steps = len(guesses), 0
+            self._outlook.forget()
             self._replan(guesses, company, room)
         self._n_steps += 1
-        depth = self._best
-        self._n_resting = 0 if depth else self._n_resting + 1
+        self._n_resting = 0 if self._best else self._n_resting + 1
+        self.trial = self.trials.begin_step(is_possible=not company.n_prompt_rows)
+        if self.trial is not None:
+            return max(self._best, self.trial.n_draft)
         is_probe = self._n_resting and self._n_resting % PROBE_STEPS == 0
-        return min(PROBE_DRAFTS, self._most) if is_probe else depth
+        return min(PROBE_DRAFTS, self._most) if is_probe else self._best
+
+    def think(self) -> None:
+        """What the newest steps taught comes to count."""
+        if self._latest is None or self._n_steps % REPLAN_STEPS:
+            return
+        guesses, company, room = self._latest
+        self._replan(guesses, company, room)
+        self.trials.consider(self._best, company, room)
 
     def _replan(self, guesses: Items[Guesses], company: Company, room: int) -> None:
-        """Speeds with each number of drafts, as they are now, become part of their means."""
         runs = [each.lookup.chances for each in guesses if is_run(each)]
         others = [self._chances(each) for each in guesses if not is_run(each)]
         if not others:
             self._best = 0
             return
-        rates = self._policy.rates(others, runs, company, room)
-        self._n_replans += 1
-        part = max(NEWEST, 1.0 / self._n_replans)
-        self._rates = [old + part * (new - old) for old, new in zip(self._rates, rates)]
-        self._best = max(range(len(rates)), key=self._rates.__getitem__)
+        self._outlook.add(others, runs, company, room)
+        rates = self._outlook.rates
+        self._best = max(range(len(rates)), key=rates.__getitem__)
 
     def _chances(self, guesses: Guesses) -> list[float]:
         """Of the drafts that are there, and of as many more as there can be.
@@ -83,4 +95,5 @@ class DraftDepth:
 
 def is_run(guesses: Guesses) -> bool:
     """Whether a lookup is in the middle of something that was copied from before: it goes on without other drafts."""
-    return guesses.source == "lookup" and guesses.lookup.chances[-1] > RUN
+    chances = guesses.lookup.chances
+    return guesses.source == "lookup" and bool(chances) and chances[-1] > RUN

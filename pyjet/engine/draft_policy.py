@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyjet.engine.draft_costs import RESTS, DraftCosts
+import numpy as np
+
+from pyjet.engine.decode_prices import DecodePrices
+from pyjet.engine.draft_costs import DraftCosts
+from pyjet.engine.price_book import Float64Array
 from pyjet.engine.step_costs import StepCosts
 
 BETTER = 1.002  # times as fast, before one more row is taken
-REFRESH_STEPS = 8  # prices are looked up anew so often: they change slowly
 SHORTEST = 1e-9  # seconds of a step, before anything was measured
+MAX_ROWS = 64  # decoding rows with prices, unless an engine has more
 Chances = Sequence[Sequence[float]]  # of each sequence: that its first draft is right, its first two are, ...
 
 
 class Company(NamedTuple):
-    """The rows of a step that are there anyway: ``n_rows`` that decode, and those of prompts."""
+    """The rows of a step that are there anyway: ``n_rows`` that decode, and those of prompts.
+
+    ``context``: class of the decoding sequences' contexts (decode_prices).
+    """
 
     n_rows: int
     n_prompt_rows: int = 0
+    context: int = 0
 
 
 class Cut(NamedTuple):
@@ -29,18 +37,24 @@ class Cut(NamedTuple):
 
 
 class DraftPolicy:
-    """Prices of rows come from ``costs``, those of the MTP block from ``passes``: both are learned as steps run."""
+    """Prices of steps with prompts come from ``costs``, of others from ``prices``, of the MTP block from ``passes``.
 
-    def __init__(self, costs: StepCosts, passes: DraftCosts) -> None:
+    All of them are learned as steps run. ``costs`` holds what was measured before.
+    """
+
+    def __init__(self, costs: StepCosts, passes: DraftCosts, max_rows: int = MAX_ROWS) -> None:
+        self.prices = DecodePrices(costs, max_rows)
+        self._max_rows = max_rows
         self._costs = costs
         self._passes = passes
-        self._prices: dict[Company, list[float]] = {}  # seconds with no, one, two, ... drafts
-        self._n_steps = 0
+        self._company: Company | None = None
+        self._seconds: list[float] = []  # of steps in this company with no, one, two, ... drafts
 
-    def begin_step(self) -> None:
-        self._n_steps += 1
-        if self._n_steps % REFRESH_STEPS == 0:
-            self._prices.clear()
+    def observe(self, company: Company, n_rows: int, seconds: float) -> None:
+        """A step in such company that only decoded took so long, without the MTP block's part."""
+        self.prices.observe(company.n_rows, company.context, min(n_rows, self._max_rows), seconds)
+        self._seconds = self._look_up(company, 0)
+        self._company = company
 
     def cut(self, chances: Chances, company: Company, room: int, n_draft: int) -> Cut:
         """Drafts to verify, ``room`` at most, in a step that makes ``n_draft`` for the next one.
@@ -64,28 +78,27 @@ class DraftPolicy:
             lengths[i] += 1
         return Cut(lengths, best)
 
-    def rates(self, chances: Chances, others: Chances, company: Company, room: int) -> list[float]:
-        """Tokens per second with no, one, two, ... drafts of the MTP block, when steps like this one follow.
+    def seconds(self, company: Company, most: int) -> Float64Array:
+        """float64[most + 1]: seconds of steps with no, one, two, ... ``most`` drafts."""
+        return np.array(self._prices_for(company, most)[: most + 1])
 
-        ``chances`` are those of its drafts, all as many; ``others`` of sequences that have better ones.
-        """
-        most = len(chances[0])
-        return [
-            self.cut([*others, *(each[:n] for each in chances)], company, room, n or RESTS).rate
-            for n in range(most + 1)
-        ]
+    def pass_seconds(self, n_draft: int) -> float:
+        """Of the MTP block's part in a step that makes so many drafts."""
+        return self._passes.seconds(n_draft)
 
     def _prices_for(self, company: Company, most: int) -> list[float]:
-        """Seconds of steps with up to ``most`` drafts or more.
+        """Seconds of steps with up to ``most`` drafts or more."""
+        if company != self._company or len(self._seconds) <= most:
+            self._company = company
+            self._seconds = self._look_up(company, most)
+        return self._seconds
 
-        Prompts take the rows that drafts leave them, so beside prompts a draft costs as much as each of their rows.
-        """
-        prices = self._prices.setdefault(company, [])
+    def _look_up(self, company: Company, most: int) -> list[float]:
+        """Prompts take the rows that drafts leave them: beside prompts a draft costs as much as each of their rows."""
         n_all = company.n_rows + company.n_prompt_rows
-        for n in range(len(prices), most + 1):
-            if company.n_prompt_rows:
-                seconds = self._costs.seconds(n_all) * (1.0 + n / n_all)
-            else:
-                seconds = self._costs.seconds(n_all + n)
-            prices.append(max(seconds, SHORTEST))
-        return prices
+        if company.n_prompt_rows:
+            seconds = max(self._costs.seconds(n_all), SHORTEST)
+            return [seconds * (1.0 + n / n_all) for n in range(most + 1)]
+        self.prices.enter(company.n_rows, company.context)
+        known: list[float] = np.maximum(self.prices.seconds()[n_all:], SHORTEST).tolist()
+        return known + known[-1:] * (most + 1 - len(known))

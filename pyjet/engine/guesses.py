@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import accumulate
+from operator import mul
 from typing import Literal
 
-from pyjet.engine.acceptance import Acceptance, confidence_cell, match_cell
+from pyjet.engine.acceptance import Acceptance, match_cell
 from pyjet.engine.draft_blocks import RecentBlocks
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
@@ -20,14 +22,10 @@ class Guess:
 
     __slots__ = ("cells", "chances", "tokens")
 
-    def __init__(self, tokens: Items[int] = (), cells: Items[int] = (), rates: Items[float] = ()) -> None:
-        self.tokens = list(tokens)
-        self.cells = list(cells)
-        self.chances: list[float] = []
-        chance = 1.0
-        for cell in cells:
-            chance *= rates[cell]
-            self.chances.append(chance)
+    def __init__(self, tokens: list[int], cells: list[int], rates: Items[float]) -> None:
+        self.tokens = tokens
+        self.cells = cells
+        self.chances = list(accumulate([rates[cell] for cell in cells], mul))
 
     def cut(self, n: int) -> None:
         if n < len(self.tokens):
@@ -39,7 +37,7 @@ class Guess:
         return sum([chance for chance in self.chances if chance > LEAST_CHANCE])
 
 
-NOTHING = Guess()
+NOTHING = Guess([], [], ())
 
 
 class Guesses:
@@ -59,19 +57,23 @@ class Guesses:
         """Nothing is known any more about tokens to come."""
         self.mtp = self.lookup = NOTHING
 
-    def take_mtp(self, tokens: Items[int], probabilities: Items[float], p_min: float) -> None:
-        """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``."""
-        cells = []
-        for position, (token, probability) in enumerate(zip(tokens, probabilities)):
-            if token < 0 or probability < p_min:
-                break
-            cells.append(confidence_cell(probability, position))
-        self.mtp = Guess(tokens[: len(cells)], cells, self.acceptance.rates)
+    def take_mtp(
+        self, tokens: list[int], cells: list[int], probabilities: Items[float] = (), p_min: float = 0.0
+    ) -> None:
+        """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``.
+
+        ``cells``: of its probabilities, at least as many as there are tokens.
+        """
+        n = len(tokens)
+        if p_min > 0.0:
+            n = next((i for i, probability in enumerate(probabilities) if probability < p_min), n)
+        if -1 in tokens:
+            n = min(n, tokens.index(-1))
+        self.mtp = Guess(tokens[:n], cells[:n], self.acceptance.rates)
 
     def look_up(self, n_tokens: int, most: int) -> None:
         """Find what followed the newest of ``n_tokens`` tokens before."""
-        if self.index is None:
-            return
+        assert self.index is not None
         self.index.extend(n_tokens)
         if (found := self.index.find(n_tokens)) is None:
             self.lookup = NOTHING
@@ -82,7 +84,8 @@ class Guesses:
 
     def choose_source(self, most: int) -> None:
         """The one that promises more, with drafts for ``most`` tokens at most."""
-        self.mtp.cut(most)
+        if len(self.mtp.tokens) > most:
+            self.mtp.cut(most)
         self.source = "lookup" if self.lookup.tokens and self.lookup.worth > self.mtp.worth else "mtp"
 
     @property

@@ -31,6 +31,20 @@ def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.ND
     x += np.uint64(1)
     x *= np.uint64(_GAMMA)
     x += np.uint64(noise_state(seed, index))
+    return _mix(x)
+
+
+def first_bits(seed: int, first: int, n_indices: int, n_tokens: int) -> npt.NDArray[np.uint64]:
+    """uint64[n_indices, n_tokens]: hashes of seed, indices from ``first`` on and the token ids from 0 on."""
+    states = np.arange(first + 1, first + 1 + n_indices, dtype=np.uint64)
+    states *= np.uint64(_GAMMA)
+    states += np.uint64(_mixed(seed + _GAMMA & _MASK))
+    of_tokens = np.arange(1, n_tokens + 1, dtype=np.uint64) * np.uint64(_GAMMA)
+    return _mix(_mix(states)[:, None] + of_tokens)
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finaliser, in place."""
     shifted = np.empty_like(x)
     for shift, factor in zip((30, 27), _FACTORS, strict=True):
         x ^= np.right_shift(x, np.uint64(shift), out=shifted)
@@ -42,11 +56,6 @@ def noise_bits(seed: int, index: int, tokens: npt.NDArray[np.integer]) -> npt.ND
 def noise_state(seed: int, index: int) -> int:
     """What seed and index have to do with a hash."""
     return _mixed(_mixed(seed + _GAMMA & _MASK) + (index + 1) * _GAMMA & _MASK)
-
-
-def bits_of(state: int, token: int) -> int:
-    """As ``noise_bits``, of one token."""
-    return _mixed(state + (token + 1) * _GAMMA & _MASK)
 
 
 def _mixed(x: int) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pyjet.engine.sampling import Sampler
 from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, MAX_SAMPLE_TOKENS, SAMPLE_DTYPE, Records
+
+Rows = Sequence[tuple[Sampler, list[int]]]  # each sampler has a row for its next token and one behind each draft
 
 
 class SampleRows:
@@ -15,51 +18,88 @@ class SampleRows:
 
     def __init__(self, max_rows: int) -> None:
         self._samples: Records = np.zeros(max_rows, SAMPLE_DTYPE)
+        self._indices, self._n_counts = self._samples["index"], self._samples["n_counts"]
         self._counts: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, COUNT_DTYPE)
         self._biases: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, BIAS_DTYPE)
         self._begins = np.arange(max_rows, dtype=np.int32) * MAX_SAMPLE_TOKENS
+        self._words = words_of(self._samples)
+        self._count_begins = self._samples["count_begin"]
+        self._samplers: list[Sampler] = []
+        self._common = words_of(np.zeros(0, SAMPLE_DTYPE))  # of the record of each of them
         self._layout: list[tuple[Sampler, int]] = []
 
-    def write(
-        self, samplers: Sequence[Sampler], drafts: Sequence[list[int]] = ()
-    ) -> tuple[Records, Records, Records]:
-        """Samples, counts and biases for a StepBatch; they hold until the next call.
+    @property
+    def arrays(self) -> tuple[Records, Records, Records]:
+        """Samples, counts and biases."""
+        return self._samples, self._counts, self._biases
 
-        Each sampler has a row for its next token and one behind each of its ``drafts``, as if these were accepted.
+    def write(self, rows: Rows) -> tuple[int, int, int]:
+        """How many samples, counts and biases of the arrays are those of a batch; they hold until the next call.
+
+        A row behind drafts is as if these were accepted.
         """
-        drafts = drafts or [[] for _ in samplers]
-        layout = [(sampler, len(of_sampler)) for sampler, of_sampler in zip(samplers, drafts)]
+        sizes = self.lay_out(rows)
+        self.write_draws(rows)
+        return sizes
+
+    def lay_out(self, rows: Rows) -> tuple[int, int, int]:
+        """As ``write``, but for what ``write_draws`` writes."""
+        layout = [(sampler, len(drafts)) for sampler, drafts in rows]
         if layout != self._layout:
             self._write_parameters(layout)
             self._layout = layout
-        begin = 0
-        for sampler, of_sampler in zip(samplers, drafts):
-            self._write_draws(sampler, of_sampler, begin)
-            begin += 1 + len(of_sampler)
-        n_entries = begin * MAX_SAMPLE_TOKENS
-        return self._samples[:begin], self._counts[:n_entries], self._biases[:n_entries]
+        n_rows = sum([1 + n_drafts for _, n_drafts in layout])
+        return n_rows, n_rows * MAX_SAMPLE_TOKENS, n_rows * MAX_SAMPLE_TOKENS
+
+    def write_draws(self, rows: Rows) -> None:
+        """What is another for every token, of the same samplers with as many drafts as before.
+
+        That is the token's index, and the tokens that are penalised.
+        """
+        indices: list[int] = []
+        for sampler, drafts in rows:
+            if sampler.penalises:
+                self._write_counts(sampler, drafts, len(indices))
+            indices += range(sampler.index, sampler.index + 1 + len(drafts))
+        self._indices[: len(indices)] = indices
 
     def _write_parameters(self, layout: list[tuple[Sampler, int]]) -> None:
         """What stays the same while the same sequences have the same numbers of rows."""
+        samplers = [sampler for sampler, _ in layout]
+        if samplers != self._samplers:
+            self._samplers = samplers
+            self._common = words_of(records_of(samplers))
+        of_rows = [i for i, (_, n_drafts) in enumerate(layout) for _ in range(1 + n_drafts)]
+        n_rows = len(of_rows)
+        self._words[:n_rows] = self._common[of_rows]
+        self._count_begins[:n_rows] = self._begins[:n_rows]
         begin = 0
         for sampler, n_drafts in layout:
-            end = begin + 1 + n_drafts
-            of_rows = self._samples[begin:end]
-            of_rows[:] = sampler.device_sample
-            of_rows["seed"] = sampler.seed
-            of_rows["count_begin"] = self._begins[begin:end]
-            of_rows["bias_begin"] = first = self._begins[begin]
-            of_rows["n_biases"] = n_biases = len(sampler.biases)
-            self._biases[first : first + n_biases] = sampler.biases
-            begin = end
+            if n_biases := len(sampler.biases):
+                first = self._begins[begin]
+                self._samples["bias_begin"][begin : begin + 1 + n_drafts] = first
+                self._biases[first : first + n_biases] = sampler.biases
+            begin += 1 + n_drafts
 
-    def _write_draws(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
-        """What is another for every token: its index, and the tokens that are penalised."""
-        n_rows = 1 + len(drafts)
-        self._samples["index"][begin : begin + n_rows] = range(sampler.index, sampler.index + n_rows)
-        for i in range(n_rows):
-            if (counts := sampler.counts_after(drafts[:i])) is None:
-                break
-            first = (begin + i) * MAX_SAMPLE_TOKENS
+    def _write_counts(self, sampler: Sampler, drafts: list[int], begin: int) -> None:
+        for row in range(begin, begin + 1 + len(drafts)):
+            counts = sampler.counts_after(drafts[: row - begin])
+            assert counts is not None
+            first = row * MAX_SAMPLE_TOKENS
             self._counts[first : first + len(counts)] = counts
-            self._samples["n_counts"][begin + i] = len(counts)
+            self._n_counts[row] = len(counts)
+
+
+def words_of(records: Records) -> npt.NDArray[np.uint64]:
+    """uint64[n, words]: the same memory, which is copied several times as fast as field by field."""
+    return records.view(np.uint64).reshape(len(records), SAMPLE_DTYPE.itemsize // 8)
+
+
+def records_of(samplers: list[Sampler]) -> Records:
+    """SAMPLE_DTYPE[n]: what the samplers' rows have in common."""
+    records: Records = np.zeros(len(samplers), SAMPLE_DTYPE)
+    for i, sampler in enumerate(samplers):
+        records[i : i + 1] = sampler.device_sample
+        records["seed"][i] = sampler.seed
+        records["n_biases"][i] = len(sampler.biases)
+    return records

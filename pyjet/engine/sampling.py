@@ -49,6 +49,11 @@ class Sampler:
         # The chain as the native step runs it; None: it needs the logits on the host.
         self.device_sample = None if n_probs or self.is_argmax else device_sample(params, self.biases, n_vocab)
 
+    @property
+    def penalises(self) -> bool:
+        """Whether a token's chance depends on how often it occurred."""
+        return self._counts is not None
+
     def counts_after(self, drafts: Sequence[int]) -> Records | None:
         """COUNT_DTYPE by ascending token: what penalties look at once ``drafts`` are accepted; None without penalties.
 
@@ -73,6 +78,14 @@ class Sampler:
         last_n = self.params.repeat_last_n
         if 0 < last_n < len(self._history):
             self._forget(self._history[-1 - last_n])
+
+    def accept_all(self, tokens: Sequence[int]) -> None:
+        """Several tokens became part of the sequence."""
+        if self._counts is None:
+            self.index += len(tokens)
+            return
+        for token in tokens:
+            self.accept(token)
 
     def accept_prompt(self, tokens: tuple[int, ...]) -> None:
         """All of a prompt's tokens at once, before any other."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.step_budget import StepBudget
 
 # New tokens of all prompts that are being read: up to so many are read at once, also while others decode.
 SHORT = 1024
+ORDER = attrgetter("order")
 
 
 def plan(
@@ -23,9 +25,12 @@ def plan(
     allows as many rows as there are equally urgent prompts, each of them advances. Whoever reads its tokens again after
     a preemption counts as a prompt.
     """
-    ordered = sorted(sequences, key=lambda s: s.order)
-    rows = [(s, s.n_rows) for s in ordered if s.is_decoding]
-    n_decoding = sum(n for _, n in rows)
+    ordered = sorted(sequences, key=ORDER)
+    rows = [(s, 1 + len(s.verifying)) for s in ordered if s.n_computed >= s.n_to_read]
+    n_decoding = sum([n for _, n in rows])
+    if len(rows) == len(ordered):
+        budget.only_decodes(n_decoding)
+        return rows
     prompts = [s for s in ordered if not s.is_decoding]
     are_short = sum(s.n_to_read - s.n_cached for s in prompts) <= SHORT
     room = (max_rows if are_short else chunk_rows or max_rows) - n_decoding

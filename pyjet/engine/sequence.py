@@ -14,6 +14,7 @@ from pyjet.engine.sampling import Sampler
 if TYPE_CHECKING:
     from pyjet.engine.guesses import Guesses
     from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind
+    from pyjet.engine.synthetic import Lots
 
 Clock = Callable[[], float]  # seconds, monotonic
 
@@ -76,6 +77,11 @@ class Sequence:
     @property
     def is_decoding(self) -> bool:
         return self.n_computed >= self.n_to_read
+
+    @property
+    def lots(self) -> Lots | None:
+        """By which drafts are right, in benchmarks."""
+        return None if self.guesses is None else self.guesses.lots
 
     @property
     def n_left_to_read(self) -> int:
@@ -167,6 +173,21 @@ class Sequence:
         self.n_pending = n_right
         self.n_computed += 1
         self.n_reached = max(self.n_reached, self.n_computed)
+
+    def take_drafts(self, tokens: list[int], time: float) -> None:
+        """All of ``tokens`` are its newest ones: drafts of a step that were right, and the token behind them.
+
+        The same as ``advance_decoding`` and ``add_token`` for one after the other.
+        """
+        n, begin = len(tokens), self.n_prompt + len(self.generated)
+        self.n_pending = n - 1
+        self.n_computed += n
+        self.n_reached = max(self.n_reached, self.n_computed)
+        self.n_right += n - 1
+        self.tokens[begin : begin + n] = tokens
+        self.generated += tokens
+        self.token_times += [time] * n
+        self.sampler.accept_all(tokens)
 
     def passed_stop(self) -> CheckpointKind | None:
         """What kind of stop the committed rows have come to, which is then done with; None: to none."""

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyjet.engine.acceptance import Acceptance, Counts
-from pyjet.engine.batch import DraftPlan, Plan
-from pyjet.engine.chosen import Chosen
+from pyjet.engine.acceptance import Acceptance, Counts, confidence_cells
 from pyjet.engine.client import EngineLimits
+from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks, merged
 from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_counts import DraftCounts
@@ -23,25 +22,40 @@ from pyjet.engine.draft_depth import DraftDepth
 from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.guesses import Guess, Guesses, Source
 from pyjet.engine.lookup import LookupIndex
+from pyjet.engine.row_arrays import DraftPlan, Plan
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from pyjet.engine.step_costs import StepCosts
 from pyjet.engine.synthetic import Lots
-from pyjet.native.step import StepResult
+from pyjet.native.step import Float32Array, StepResult
 
+BLOCK_STEPS = 4  # new blocks of the draft head count after so many
 FRESH_STEPS = 300  # prices of steps are not so old, or they are scaled
 
 
+class StepShape(NamedTuple):
+    """What a step's time depends on. ``n_draft``: drafts that it makes; ``tokens``: that are expected of a trial."""
+
+    n_rows: int
+    n_draft: int
+    company: Company | None  # None: it reads prompts too
+    tokens: float | None
+
+
 class Lesson(NamedTuple):
-    """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer."""
+    """What was guessed about tokens that came; the first of them is token ``n_before`` of the answer.
+
+    ``n_verified`` drafts of the source were in the step, of which ``n_right`` became tokens.
+    """
 
     guesses: Guesses
     source: Source
     mtp: Guess
     lookup: Guess
-    chosen: Items[Chosen]
+    tokens: list[int]
     n_before: int
     n_verified: int
+    n_right: int
 
 
 # For tests: (sequence, drafts, most) -> drafts instead of these, of which ``most`` are taken.
@@ -60,15 +74,23 @@ class Speculation:
         # Of steps that only decode: among these a context's length changes slowly.
         self._costs = StepCosts(limits.step_seconds, FRESH_STEPS)
         self._passes = DraftCosts(limits.draft_seconds, self._costs.seconds(1))
-        self._policy = DraftPolicy(self._costs, self._passes)
+        most_rows = limits.n_slots * (1 + max(limits.max_spec, settings.max_draft))
+        self._policy = DraftPolicy(self._costs, self._passes, min(most_rows, limits.max_rows))
         self._depth = DraftDepth(self._policy, settings.max_draft)
         self._seen = Counts()  # of all sequences
         self._n_draft = 0  # that sequences are asked for in this step
         self._prompt_rows = 0  # of the last step that had any
+        self._company = Company(0)  # of the sequences that decode in it
+        self._shape = StepShape(0, RESTS, None, None)  # of the planned step
+        self._timed: list[tuple[StepShape, float]] = []  # steps and their seconds, from which nothing was learned yet
         self._made: list[list[int]] = []  # by the step, for each of its sequences
-        self._probabilities: list[list[float]] = []
+        self._probabilities: Float32Array = np.empty((0, 0), np.float32)
+        self._cells: list[list[int]] = []
         self._draft_plan = DraftPlan(np.empty(0, np.int32), settings.sampling == "probabilistic")
-        self._blocks_of: list[tuple[int, int]] = []  # whose blocks are in the plan, as of which version
+        self._wanting: list[int] = []  # tasks whose blocks are in the plan,
+        self._recents: list[RecentBlocks] = []  # these
+        self._versions: list[int] = []  # as of then
+        self._n_thoughts = 0
 
     def start(self, sequence: Sequence) -> None:
         """A sequence runs from now on."""
@@ -89,27 +111,44 @@ class Speculation:
 
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
         """Set ``verifying`` and ``n_draft`` of all sequences that decode, while ``n_reading`` others read."""
-        self._policy.begin_step()
         if not decoding:
             self._n_draft = self._depth.latest if self._settings.is_adaptive else self._settings.max_draft
             return
-        mosts = [min(self._limits.max_spec, sequence.n_ahead) for sequence in decoding]
-        guesses = [guesses_of(sequence) for sequence in decoding]
-        for sequence, each, most in zip(decoding, guesses, mosts):
-            each.look_up(sequence.n_tokens, most)
+        max_spec = self._limits.max_spec
+        guesses: list[Guesses] = []
+        aheads: list[int] = []  # positions behind the newest token of each that can be computed
+        n_context = 0
+        for sequence in decoding:
+            each, n_tokens = guesses_of(sequence), sequence.n_tokens
+            ahead = sequence.longest - n_tokens
+            most = max_spec if max_spec < ahead else ahead
+            if each.index is not None:
+                each.look_up(n_tokens, most)
             each.choose_source(most)
+            guesses.append(each)
+            aheads.append(ahead)
+            n_context += n_tokens
         room = self._room(len(decoding), n_reading)
         if self._settings.is_adaptive:
-            company = Company(len(decoding), self._prompt_rows if n_reading else 0)
-            self._n_draft = self._depth.choose(guesses, company, room)
-            lengths = self._policy.cut([each.chosen.chances for each in guesses], company, room, self._n_draft).lengths
+            self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
+            lengths = self._paying(guesses, room)
         else:
             self._n_draft = self._settings.max_draft
             share, n_more = divmod(room, len(decoding))
-            lengths = [min(self._settings.most, most, share + (i < n_more)) for i, most in enumerate(mosts)]
-        for sequence, most, n in zip(decoding, mosts, lengths):
-            sequence.verifying = self._chosen_drafts(sequence, n, most)
-            sequence.n_draft = min(self._n_draft, sequence.n_ahead - len(sequence.verifying))
+            most = min(self._settings.most, max_spec)
+            lengths = [min(most, ahead, share + (i < n_more)) for i, ahead in enumerate(aheads)]
+        for sequence, each, ahead, n in zip(decoding, guesses, aheads, lengths):
+            sequence.verifying = drafts = self._chosen_drafts(sequence, each, n, min(max_spec, ahead))
+            sequence.n_draft = min(self._n_draft, ahead - len(drafts))
+
+    def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
+        """Lengths of drafts that make most tokens per second, or those of a trial."""
+        self._n_draft = self._depth.choose(guesses, self._company, room)
+        chances = [each.chosen.chances for each in guesses]
+        trial = self._depth.trial
+        if trial is None:
+            return self._policy.cut(chances, self._company, room, self._n_draft).lengths
+        return [min(trial.n_draft, len(each)) for each in chances]
 
     def _room(self, n_decoding: int, n_reading: int) -> int:
         """Rows for drafts. Prompts need some too; in steps that make drafts few rows may want tokens."""
@@ -120,8 +159,7 @@ class Speculation:
             room = min(room, MAX_DRAFT_ROWS - n_decoding - n_reading)
         return max(0, room)
 
-    def _chosen_drafts(self, sequence: Sequence, n: int, most: int) -> list[int]:
-        guesses = guesses_of(sequence)
+    def _chosen_drafts(self, sequence: Sequence, guesses: Guesses, n: int, most: int) -> list[int]:
         drafts = guesses.chosen.tokens[:n]
         if guesses.lots is not None and not self._settings.is_adaptive:
             drafts += [sequence.generated[-1]] * (n - len(drafts))  # any will do
@@ -131,73 +169,129 @@ class Speculation:
 
     def join(self, plan: Plan) -> DraftPlan | None:
         """The MTP block's part in a planned step; also set ``n_draft`` of those that come to the end of a prompt."""
-        reading = [(s, n) for s, n in plan if not s.is_decoding]
-        ending = [s for s, n in reading if s.n_computed + n == s.n_to_read]
-        self._prompt_rows = sum(n for _, n in reading) or self._prompt_rows
+        n_rows = n_chosen = sum([n for _, n in plan])
+        reading = [(s, n) for s, n in plan if s.n_computed < s.n_to_read]
+        if reading:
+            self._prompt_rows = sum([n for _, n in reading])
+            n_chosen += self._join_reading(reading) - self._prompt_rows
+        # What is read is read with its KV, whether drafts pay now or not.
+        takes_part = self._n_draft or reading or self._depth.is_warm
+        drafts = None
+        if self._settings.mtp and takes_part and n_chosen <= MAX_DRAFT_ROWS:
+            drafts = self._with_blocks(plan)
+        else:
+            for sequence, _ in plan:
+                sequence.n_draft = 0
+        n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
+        if reading:
+            self._shape = StepShape(n_rows, n_draft, None, None)
+        else:
+            self._shape = StepShape(n_rows, n_draft, self._company, self._tokens_of_trial(plan, n_rows))
+        return drafts
+
+    def _join_reading(self, reading: Plan) -> int:
+        """How many of those that read come to the end of what they read: a token is chosen for each."""
+        n_ending = 0
         for sequence, n in reading:
             if (index := guesses_of(sequence).index) is not None:
                 index.extend(sequence.n_computed + n)
             sequence.n_draft = 0
-        for sequence in ending:
-            sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
-        n_chosen = sum(s.n_rows for s, _ in plan if s.is_decoding) + len(ending)
-        # What is read is read with its KV, whether drafts pay now or not.
-        takes_part = self._n_draft or reading or self._depth.is_warm
-        if self._settings.mtp and takes_part and n_chosen <= MAX_DRAFT_ROWS:
-            return self._with_blocks(plan)
-        for sequence, _ in plan:
-            sequence.n_draft = 0
-        return None
+            if sequence.n_computed + n == sequence.n_to_read:
+                sequence.n_draft = min(self._n_draft, sequence.n_ahead, sequence.n_covered - sequence.n_to_read)
+                n_ending += 1
+        return n_ending
+
+    def _tokens_of_trial(self, plan: Plan, n_rows: int) -> float | None:
+        """Expected of the step, if it is part of a trial."""
+        if self._depth.trial is None:
+            return None
+        self._depth.trials.note_rows(n_rows)
+        return len(plan) + sum([sum(guesses_of(s).chosen.chances[: len(s.verifying)]) for s, _ in plan])
 
     def _with_blocks(self, plan: Plan) -> DraftPlan:
-        """The same plan as before while the blocks of those that want drafts are the same."""
-        recents = [(s.id_task, r) for s, _ in plan if s.n_draft and (r := guesses_of(s).blocks) is not None]
-        versions = [(id_task, recent.version) for id_task, recent in recents]
-        if recents and versions != self._blocks_of:
-            self._blocks_of = versions
-            blocks = merged(recent for _, recent in recents)
-            if not np.array_equal(blocks, self._draft_plan.blocks):
-                self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
+        """The plan of before while those that want drafts are the same, or one with their newest blocks."""
+        if self._settings.first_blocks:
+            wanting = [sequence.id_task for sequence, _ in plan if sequence.n_draft]
+            if wanting and wanting != self._wanting:
+                self._wanting = wanting
+                self._recents = [r for s, _ in plan if s.n_draft and (r := guesses_of(s).blocks) is not None]
+                self._merge_blocks()
         return self._draft_plan
 
-    def observe(self, plan: Plan, drafts: DraftPlan | None, seconds: float) -> float:
-        """A step took so long; how much of that was the MTP block's part."""
-        n_draft = RESTS if drafts is None else max(sequence.n_draft for sequence, _ in plan)
-        of_drafts = min(self._passes.seconds(n_draft), 0.5 * seconds)
-        n_rows = sum(n for _, n in plan)
-        only_decodes = all(sequence.is_decoding for sequence, _ in plan)
-        if only_decodes:
-            self._passes.observe(n_rows, n_draft, seconds)
-        if only_decodes or not self._limits.step_seconds:  # without calibration prompts tell about larger sizes
-            self._costs.observe(n_rows, seconds - of_drafts)
-        return of_drafts
+    def _merge_blocks(self) -> None:
+        """Other blocks make another plan, and that a batch of its own: a few steps may go without the newest ones."""
+        self._versions = [recent.version for recent in self._recents]
+        blocks = merged(self._recents)
+        if not np.array_equal(blocks, self._draft_plan.blocks):
+            self._draft_plan = DraftPlan(blocks, self._draft_plan.is_sampled)
+
+    def observe(self, seconds: float) -> float:
+        """The planned step took so long; how much of that was the MTP block's part. What it teaches can wait."""
+        self._timed.append((self._shape, seconds))
+        return self._part_of_drafts(self._shape, seconds)
+
+    def _part_of_drafts(self, shape: StepShape, seconds: float) -> float:
+        return min(self._passes.seconds(shape.n_draft), 0.5 * seconds)
 
     def read(self, result: StepResult, drafts: DraftPlan | None) -> None:
         """The drafts that a step made."""
-        self._made = [] if drafts is None else result.drafts.tolist()
-        self._probabilities = [] if drafts is None else result.draft_probs.tolist()
+        if drafts is not None:
+            self._made = result.drafts.tolist()
+            self._probabilities = result.draft_probs
+            self._cells = confidence_cells(result.draft_probs)
 
-    def note(self, sequence: Sequence, index: int, chosen: Items[Chosen]) -> Lesson:
-        """A sequence, which has place ``index`` in the step, got these tokens. What to learn from them can wait."""
+    def note(
+        self, sequence: Sequence, index: int, tokens: list[int], n_right: int, *, is_as_guessed: bool = True
+    ) -> Lesson:
+        """A sequence, which has place ``index`` in the step, got these tokens, of which ``n_right`` are drafts.
+
+        ``is_as_guessed``: the MTP block took them for the right ones. What to learn from them can wait.
+        """
         guesses = guesses_of(sequence)
-        n_before = len(sequence.generated) - len(chosen)
-        lesson = Lesson(guesses, guesses.source, guesses.mtp, guesses.lookup, chosen, n_before, len(sequence.verifying))
+        n_before = len(sequence.generated) - len(tokens)
+        n_verified, n_draft = len(sequence.verifying), sequence.n_draft
+        lesson = Lesson(guesses, guesses.source, guesses.mtp, guesses.lookup, tokens, n_before, n_verified, n_right)
         guesses.forget()
-        n_draft = sequence.n_draft
         # Drafts for what follows are of use when the MTP block made them behind the same tokens; lots do not care.
-        if n_draft and (guesses.lots is not None or all(each.guess == each.token for each in chosen)):
-            guesses.take_mtp(self._made[index][:n_draft], self._probabilities[index][:n_draft], self._settings.p_min)
+        if n_draft and (is_as_guessed or guesses.lots is not None):
+            probabilities = self._probabilities[index].tolist() if self._settings.p_min else ()
+            guesses.take_mtp(self._made[index][:n_draft], self._cells[index], probabilities, self._settings.p_min)
         return lesson
 
     def learn(self, lesson: Lesson) -> None:
         """From what came of a sequence's drafts."""
-        tokens = [each.token for each in lesson.chosen]
         if lesson.n_verified:
-            self.counts.add(lesson.source, lesson.n_verified, sum(each.is_draft for each in lesson.chosen))
-        lesson.guesses.learn(lesson.mtp, lesson.lookup, tokens, lesson.n_before)
+            self.counts.add(lesson.source, lesson.n_verified, lesson.n_right)
+        lesson.guesses.learn(lesson.mtp, lesson.lookup, lesson.tokens, lesson.n_before)
         if lesson.guesses.blocks is not None:
-            for token in tokens:
+            for token in lesson.tokens:
                 lesson.guesses.blocks.add(token)
+
+    def think(self) -> None:
+        """Learn what steps take, and decide how many drafts are made from now on. There is time while one computes."""
+        timed, self._timed = self._timed, []
+        for shape, seconds in timed:
+            self._learn_price(shape, seconds)
+        if not timed:
+            return
+        self._n_thoughts += 1
+        if self._n_thoughts % BLOCK_STEPS == 0 and [recent.version for recent in self._recents] != self._versions:
+            self._merge_blocks()
+        if self._settings.is_adaptive:
+            self._depth.think()
+
+    def _learn_price(self, shape: StepShape, seconds: float) -> None:
+        of_rows = seconds - self._part_of_drafts(shape, seconds)
+        if shape.company is not None:
+            self._passes.observe(shape.n_rows, shape.n_draft, seconds)
+            self._costs.observe(shape.n_rows, of_rows)
+            if self._settings.is_adaptive:
+                self._policy.observe(shape.company, shape.n_rows, of_rows)
+            if shape.tokens is not None:
+                self._depth.trials.pay(shape.tokens, seconds)
+        elif not self._limits.step_seconds:  # steps with prompts tell about larger sizes
+            self._costs.observe(shape.n_rows, of_rows)
+            self._policy.prices.learn_base(self._costs)
 
 
 def guesses_of(sequence: Sequence) -> Guesses:

@@ -25,6 +25,15 @@ class Chunk(NamedTuple):
     rows: int
 
 
+class TimedStep(NamedTuple):
+    """``n_decoding`` of its rows decoded; ``are_short``: the prompts of the others were."""
+
+    n_rows: int
+    seconds: float
+    n_decoding: int
+    are_short: bool
+
+
 class StepBudget:
     """Steps with prompt rows take at most ``factor`` times as long, on average, as steps that only decode.
 
@@ -45,12 +54,14 @@ class StepBudget:
         self._n_decoding = 0  # of the step that is being planned or computed
         self._are_short = False  # the prompts of that step
         self._n_waited = 0  # steps since prompts that wanted rows got any
+        self._timed: list[TimedStep] = []  # from which nothing was learned yet
 
     def chunk_rows(self, n_decoding: int, wanted: int, *, are_short: bool = False) -> int:
         """Prompt rows of the next step, of ``wanted``. When nobody decodes, those that end soonest.
 
         ``are_short``: so few rows are left to read that they should not wait for each other.
         """
+        self.think()
         self._n_decoding = n_decoding
         self._are_short = are_short
         room = min(wanted, self.max_rows - n_decoding)
@@ -65,15 +76,29 @@ class StepBudget:
         self._n_waited = 0 if rows else self._n_waited + 1
         return rows
 
+    def only_decodes(self, n_decoding: int) -> None:
+        """The next step has no prompt to read, so what former steps took need not be known yet."""
+        self._n_decoding = n_decoding
+        self._are_short = False
+
     def observe(self, n_rows: int, seconds: float) -> None:
-        """The planned step had ``n_rows`` rows in all and took so long."""
-        self.costs.observe(n_rows, seconds)
-        if self._n_decoding:
-            budget = self._seconds()
-            # What short prompts took is paid back in full, whatever comes in between.
-            most_debt = MAX_BURST + 2 * MAX_PAUSE if self._are_short else max(MAX_DEBT * budget, -self._credit)
-            credit = self._credit + budget - seconds
-            self._credit = min(max(credit, -most_debt), (STRETCH - 1.0) * budget)
+        """The planned step had ``n_rows`` rows in all and took so long. What it teaches can wait for ``think``."""
+        self._timed.append(TimedStep(n_rows, seconds, self._n_decoding, self._are_short))
+
+    def think(self) -> None:
+        """Learn what steps take; whenever there is time, and before rows of a prompt are chosen."""
+        timed, self._timed = self._timed, []
+        for step in timed:
+            self.costs.observe(step.n_rows, step.seconds)
+            if step.n_decoding:
+                self._pay(step)
+
+    def _pay(self, step: TimedStep) -> None:
+        budget = self._factor * self.costs.decode_seconds(step.n_decoding)
+        # What short prompts took is paid back in full, whatever comes in between.
+        most_debt = MAX_BURST + 2 * MAX_PAUSE if step.are_short else max(MAX_DEBT * budget, -self._credit)
+        credit = self._credit + budget - step.seconds
+        self._credit = min(max(credit, -most_debt), (STRETCH - 1.0) * budget)
 
     def _seconds(self) -> float:
         """What a step may take on average."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pyjet.engine.noise import bits_of, noise_state
+import numpy as np
+
+from pyjet.engine.noise import first_bits
 from pyjet.native.structs import MAX_DRAFT
 
+AT_ONCE = 256  # lots of so many tokens are drawn together
 SALT = 0x5EED  # lots have nothing to do with the noise by which tokens are drawn
 
 
@@ -19,12 +22,18 @@ class Lots:
         self._conditional = [0.0] * max(len(rates), MAX_DRAFT)  # where there is no rate, none is right
         for i, (rate, before) in enumerate(zip(rates, (1.0, *rates))):
             self._conditional[i] = rate / before if before > 0.0 else 0.0
-        self._seed = seed ^ SALT
+        self._seed = (seed ^ SALT) & 0xFFFFFFFFFFFFFFFF
+        self._n_right: list[int] = []  # of the longest draft, by token of the answer
 
     def n_right(self, index: int, n_drafts: int) -> int:
         """How many of so many drafts are right; the first one stands for token ``index`` of the answer."""
-        state = noise_state(self._seed, index)
-        for position, rate in enumerate(self._conditional[:n_drafts]):
-            if bits_of(state, position) >> 11 >= rate * 2.0**53:
-                return position
-        return n_drafts
+        while index >= len(self._n_right):
+            self._draw()
+        n_right = self._n_right[index]
+        return n_right if n_right < n_drafts else n_drafts
+
+    def _draw(self) -> None:
+        """The lots of the next tokens."""
+        bits = first_bits(self._seed, len(self._n_right), AT_ONCE, len(self._conditional))
+        is_right = (bits >> np.uint64(11)) < np.array(self._conditional) * 2.0**53
+        self._n_right += np.logical_and.accumulate(is_right, axis=1).sum(axis=1).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as C
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from pyjet.native.samples import BIAS_DTYPE, COUNT_DTYPE, SAMPLE_DTYPE, no_biase
 ROW_LOGITS, ROW_ARGMAX, ROW_HIDDEN, ROW_SAMPLE = 1, 2, 4, 8
 SEQ_RESET = 1
 STEP_TRUNK, STEP_MTP = 0, 1
+MAX_KINDS = 64  # of batches whose results have a place prepared
 
 Int32Array = npt.NDArray[np.int32]
 UInt32Array = npt.NDArray[np.uint32]
@@ -104,7 +106,16 @@ def address(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], shape: tup
             ERR_ARGUMENT,
             f"{name} must be a contiguous {dtype} array of shape {shape}, not {array.dtype} of {array.shape}",
         )
-    return int(array.ctypes.data)
+    return data_address(array)
+
+
+def data_address(array: npt.NDArray[Any]) -> int:
+    """Of a contiguous array; 0 when it is empty. numpy's own ``ctypes`` takes ten times as long."""
+    if not array.size:
+        return 0
+    if not array.flags.writeable:
+        return int(array.ctypes.data)
+    return C.addressof(C.c_char.from_buffer(array.view(np.uint8).data))
 
 
 def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd: int) -> structs.StepIn:
@@ -143,16 +154,17 @@ class OutputBuffers:
         self._allocate = allocate
         self._batch: StepBatch | None = None  # of the last step
         self._prepared: tuple[structs.StepOut, StepResult]
+        self._by_sizes: dict[tuple[int, int, int, int], tuple[structs.StepOut, StepResult]] = {}
         self._logits = allocate(n_logit_rows, n_vocab)
         self._hidden = allocate(1, n_embd)
         self._argmax: Int32Array = np.full(max_rows, -1, np.int32)
-        self._argmax_address = self._argmax.ctypes.data
+        self._argmax_address = data_address(self._argmax)
         self._sampled: Int32Array = np.full(max_rows, -1, np.int32)
-        self._sampled_address = self._sampled.ctypes.data
+        self._sampled_address = data_address(self._sampled)
         self._drafts: Int32Array = np.full((max_seqs, structs.MAX_DRAFT), -1, np.int32)
-        self._drafts_address = self._drafts.ctypes.data
+        self._drafts_address = data_address(self._drafts)
         self._draft_probs: Float32Array = np.zeros((max_seqs, structs.MAX_DRAFT), np.float32)
-        self._draft_probs_address = self._draft_probs.ctypes.data
+        self._draft_probs_address = data_address(self._draft_probs)
 
     def prepare(self, batch: StepBatch) -> tuple[structs.StepOut, StepResult]:
         """The C structure and the views of it that the caller will read; the same ones for the same batch."""
@@ -165,19 +177,29 @@ class OutputBuffers:
         row_flags = batch.row_flags
         n_logits = int(np.count_nonzero(row_flags & (ROW_LOGITS | ROW_SAMPLE)))
         n_hidden = int(np.count_nonzero(row_flags & ROW_HIDDEN))
-        n_rows = row_flags.shape[0]
+        n_drafting = 0 if batch.row_next is None else batch.seqs.shape[0]
+        sizes = row_flags.shape[0], n_logits, n_hidden, n_drafting
+        if (known := self._by_sizes.get(sizes)) is not None:
+            return known
+        if len(self._by_sizes) >= MAX_KINDS:
+            self._by_sizes.clear()
+        self._by_sizes[sizes] = prepared = self._prepare_sizes(*sizes)
+        return prepared
+
+    def _prepare_sizes(
+        self, n_rows: int, n_logits: int, n_hidden: int, n_drafting: int
+    ) -> tuple[structs.StepOut, StepResult]:
         self._logits = self._at_least(self._logits, n_logits)
         self._hidden = self._at_least(self._hidden, n_hidden)
         if n_rows > self._argmax.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_rows} rows is larger than max_rows {self._argmax.shape[0]}")
         rows = self._logits[:n_logits], self._hidden[:n_hidden], self._argmax[:n_rows], self._sampled[:n_rows]
-        n_drafting = 0 if batch.row_next is None else batch.seqs.shape[0]
         if n_drafting > self._drafts.shape[0]:
             raise NativeError(ERR_ARGUMENT, f"a step of {n_drafting} sequences is larger than {self._drafts.shape[0]}")
         result = StepResult(*rows, 0.0, self._drafts[:n_drafting], self._draft_probs[:n_drafting])
         out = structs.StepOut(
-            self._logits.ctypes.data if n_logits else None,
-            self._hidden.ctypes.data if n_hidden else None,
+            data_address(self._logits) if n_logits else None,
+            data_address(self._hidden) if n_hidden else None,
             self._argmax_address,
             n_logits,
             n_hidden,
@@ -189,4 +211,7 @@ class OutputBuffers:
         return out, result
 
     def _at_least(self, buffer: Float32Array, n_rows: int) -> Float32Array:
-        return buffer if n_rows <= buffer.shape[0] else self._allocate(n_rows, buffer.shape[1])
+        if n_rows <= buffer.shape[0]:
+            return buffer
+        self._by_sizes.clear()  # they have the address of what is given up now
+        return self._allocate(n_rows, buffer.shape[1])

@@ -23,6 +23,7 @@ def accept_wrong_drafts(monkeypatch: pytest.MonkeyPatch, is_taken: Faulty) -> No
         return chosen._replace(token=sequence.verifying[i]) if is_taken(self, sequence, i, chosen) else chosen
 
     monkeypatch.setattr(ChosenTokens, "_choose", choose_badly)
+    monkeypatch.setattr(ChosenTokens, "by_device", lambda *_: None)  # one by one
 
 
 def accept_one_wrong_draft(monkeypatch: pytest.MonkeyPatch, nth: int = 20) -> None:
@@ -39,10 +40,15 @@ def accept_one_wrong_draft(monkeypatch: pytest.MonkeyPatch, nth: int = 20) -> No
 
 def lose_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tokens are right, but the state of the last right draft's row is never applied."""
-    advance = Sequence.advance_decoding
+    advance, take = Sequence.advance_decoding, Sequence.take_drafts
 
     def advance_badly(self: Sequence, n_right: int) -> None:
         advance(self, n_right)
         self.n_pending = max(0, n_right - 1)
 
+    def take_badly(self: Sequence, tokens: list[int], time: float) -> None:
+        take(self, tokens, time)
+        self.n_pending = max(0, self.n_pending - 1)
+
     monkeypatch.setattr(Sequence, "advance_decoding", advance_badly)
+    monkeypatch.setattr(Sequence, "take_drafts", take_badly)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyjet.engine.calibration import calibrate, calibrate_drafts
-from pyjet.engine.chosen import Chosen
 from pyjet.engine.draft_costs import RESTS
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.sequence import Sequence
@@ -50,11 +49,11 @@ class Agent:
     sequence: Sequence
 
 
-def agent(number: int, depth: int, luck: Luck, n_copied: int = 0, seed: int = 0) -> Agent:
+def agent(number: int, depth: int, luck: Luck, n_copied: int = 0, seed: int = 0, n_text: int = 20_000) -> Agent:
     """At position ``depth``. Its text is new, or so many tokens at a time are copied out of the prompt."""
     rng = np.random.default_rng([seed, number])
     prompt = rng.integers(0, N_VOCAB, depth)
-    text = rng.integers(0, N_VOCAB, 20_000)
+    text = rng.integers(0, N_VOCAB, n_text)
     if n_copied:
         for begin in range(20, len(text) - n_copied, n_copied + 20):
             source = int(rng.integers(0, depth - n_copied))
@@ -103,29 +102,34 @@ class Card:
         plan = [(sequence, sequence.n_rows) for sequence in sequences]
         if self.speculation.is_on:
             joined = self.speculation.join(plan)
+            self.speculation.think()  # of the steps before, while this one computes
         n_rows = sum(n for _, n in plan)
         depth = float(np.mean([sequence.n_computed for sequence in sequences]))
-        seconds = step_seconds(n_rows, depth, stairs=self.stairs)
-        seconds += draft_seconds(RESTS if joined is None else max(s.n_draft for s in sequences))
+        seconds = self.price(n_rows, RESTS if joined is None else max(s.n_draft for s in sequences), depth)
         self.seconds += seconds
-        self.speculation.observe(plan, joined, seconds)
+        if self.speculation.is_on:
+            self.speculation.observe(seconds)
         chosen = [self.verify(each) for each in agents]
         if not self.speculation.is_on:
             return
         self.speculation.read(self.result(agents), joined)
         for index, (each, tokens) in enumerate(zip(agents, chosen)):
-            self.speculation.learn(self.speculation.note(each.sequence, index, tokens))
+            self.speculation.learn(self.speculation.note(each.sequence, index, tokens, len(tokens) - 1))
 
-    def verify(self, each: Agent) -> list[Chosen]:
-        tokens: list[Chosen] = []
+    def price(self, n_rows: int, n_draft: int, depth: float) -> float:
+        """Seconds of a step of agents whose mean position is ``depth``."""
+        return step_seconds(n_rows, depth, stairs=self.stairs) + draft_seconds(n_draft)
+
+    def verify(self, each: Agent) -> list[int]:
+        """Tokens that a step gave an agent."""
         sequence = each.sequence
-        for i, draft in enumerate([*sequence.verifying, -1]):
-            sequence.advance_decoding(i)
-            token = int(each.text[len(sequence.generated)])
-            sequence.add_token(token)
-            tokens.append(Chosen(token, None, token, by_host=False, is_draft=draft == token))
-            if draft != token:
-                break
+        following = each.text[len(sequence.generated) :][: MAX_DRAFT + 1].tolist()
+        drafts = sequence.verifying
+        n_right = next((i for i, draft in enumerate(drafts) if draft != following[i]), len(drafts))
+        return self.take(sequence, following[: n_right + 1])
+
+    def take(self, sequence: Sequence, tokens: list[int]) -> list[int]:
+        sequence.take_drafts(tokens, self.seconds)
         self.n_tokens += len(tokens)
         return tokens
 

@@ -21,7 +21,9 @@ OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 def on_device(sampler: Sampler, logits: np.ndarray) -> int:
-    return sample_row(logits, *SampleRows(1).write([sampler]))
+    rows = SampleRows(1)
+    n_of_each = rows.write([(sampler, [])])
+    return sample_row(logits, *(array[:n] for array, n in zip(rows.arrays, n_of_each)))
 
 
 def on_host(params: SamplingParams, logits: np.ndarray, history: tuple[int, ...]) -> int:

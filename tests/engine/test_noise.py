@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyjet.engine.noise import exponentials, noise_bits
+from pyjet.engine.noise import exponentials, first_bits, noise_bits
 from tests.support import chi_square
 
 
@@ -39,3 +39,9 @@ def test_times_are_exponential() -> None:
     cells = np.floor(np.exp(-times) * 50).astype(int)  # uniform
     assert chi_square.fits(np.bincount(cells, minlength=50), np.full(50, 1 / 50))
     assert np.log(times).min() < -9, "also near 0, where the winner is found"
+
+
+def test_bits_of_many_indices_at_once() -> None:
+    for seed, first in ((0, 0), (2**64 - 1, 5), (42, 300)):
+        expected = [noise_bits(seed, index, np.arange(7)) for index in range(first, first + 20)]
+        assert (first_bits(seed, first, 20, 7) == np.array(expected)).all()

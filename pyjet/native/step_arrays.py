@@ -1,0 +1,65 @@
+"""Arrays of many batches, one after the other: what is passed to the library is checked and addressed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyjet.native import structs
+from pyjet.native.step import SEQ_DTYPE, STEP_TRUNK, Int32Array, StepBatch, data_address, no_blocks, step_input
+
+
+class StepArrays:
+    """Room for ``max_rows`` rows of ``max_seqs`` sequences; field meanings are those of StepBatch.
+
+    ``samples``, ``counts`` and ``biases`` are arrays of the caller, as StepBatch has them.
+    """
+
+    def __init__(
+        self, max_rows: int, max_seqs: int, samples: npt.NDArray[Any], counts: npt.NDArray[Any],
+        biases: npt.NDArray[Any],
+    ) -> None:  # fmt: skip
+        self.tokens = np.zeros(max_rows, np.int32)
+        self.positions = np.zeros(max_rows, np.int32)
+        self.row_seq = np.zeros(max_rows, np.int32)
+        self.row_flags = np.zeros(max_rows, np.uint32)
+        self.row_next = np.zeros(max_rows, np.int32)
+        self.seqs = np.zeros(max_seqs, SEQ_DTYPE)
+        self._of_samples = samples, counts, biases
+        self._blocks = no_blocks()
+        rows = self.tokens, self.positions, self.row_seq, self.row_flags
+        whole = StepBatch(*rows, self.seqs, np.zeros(1, np.int32), samples, counts, biases, self.row_next)
+        self._whole = step_input(whole, STEP_TRUNK, None, 0)
+
+    def batch(
+        self, n_rows: int, n_seqs: int, page_table: Int32Array, n_of_samples: tuple[int, int, int],
+        draft_blocks: Int32Array | None,
+    ) -> StepBatch:  # fmt: skip
+        """The first so many rows, sequences, and samples, counts and biases. ``draft_blocks``: None without drafts."""
+        samples, counts, biases = self._of_samples
+        n_samples, n_counts, n_biases = n_of_samples
+        blocks = self._blocks if draft_blocks is None else draft_blocks
+        batch = StepBatch(
+            self.tokens[:n_rows],
+            self.positions[:n_rows],
+            self.row_seq[:n_rows],
+            self.row_flags[:n_rows],
+            self.seqs[:n_seqs],
+            page_table,
+            samples[:n_samples],
+            counts[:n_counts],
+            biases[:n_biases],
+            None if draft_blocks is None else self.row_next[:n_rows],
+            blocks,
+        )
+        c_in = structs.StepIn.from_buffer_copy(self._whole)
+        c_in.n_rows, c_in.n_seqs, c_in.n_page_entries = n_rows, n_seqs, page_table.shape[0]
+        c_in.page_table = data_address(page_table)
+        c_in.n_samples, c_in.n_counts, c_in.n_biases = n_of_samples
+        c_in.n_draft_blocks, c_in.draft_blocks = blocks.shape[0], data_address(blocks)
+        if draft_blocks is None:
+            c_in.row_next = None
+        batch.__dict__["c_trunk"] = c_in  # instead of the one that it would make itself
+        return batch

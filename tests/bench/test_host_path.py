@@ -1,0 +1,15 @@
+"""The benchmark of Python's part of a step measures all its parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.host_path import KINDS, measure
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_parts_are_measured(kind: str) -> None:
+    found = measure(2, 40, 20, *KINDS[kind])
+    assert set(found) == {"begin", "prepare", "take", "settle", "path"}
+    assert all(us > 0.0 for us in found.values())
+    assert found["path"] >= found["begin"]
