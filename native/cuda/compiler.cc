@@ -42,9 +42,6 @@ int forms_of(std::initializer_list<const Matrix *> readers) {
     return forms;
 }
 
-// Columns of a row in memory: whole groups.
-constexpr int padded(int n) { return (n + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
-
 // What a residual op leaves to the readers of the matrices behind it.
 enum class Factor : int32_t { kApplied = 0, kDeferred = 1 };
 
@@ -185,7 +182,7 @@ class Compiler {
 
     // The op quantises rows of this width for these matrices.
     void writes(Op &op, int width, std::initializer_list<const Matrix *> readers) {
-        op.width = padded(width);
+        op.width = padded_columns(width);
         op.act_forms = forms_of(readers);
         out_.act_width = std::max(out_.act_width, op.width);
         if (op.act_forms & kActFloat) out_.act_f32_width = std::max(out_.act_f32_width, op.width);

@@ -35,8 +35,8 @@ struct SampleRange {
     size_t n_mask_words = 0;            // of their masks
 };
 
-// Columns of a row in memory: whole groups of 256.
-inline int row_columns(const Shape &s) { return (s.n_embd + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
+// Of the residual stream.
+inline int row_columns(const Shape &s) { return padded_columns(s.n_embd); }
 
 // Most bytes that the host sends with a step (engine.cc).
 size_t most_blob_bytes(const pj_config &config, const Shape &shape, int max_selected, int64_t partial_floats);

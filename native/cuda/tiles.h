@@ -21,6 +21,9 @@ namespace pj::cuda {
 constexpr int kUnitOutputs = 64;
 constexpr int kUnitInputs = 256;
 
+// Columns of a row in memory: whole groups of kUnitInputs.
+constexpr int padded_columns(int n) { return (n + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
+
 enum TileFormat : int32_t { kTileQ4K, kTileQ5K, kTileQ6K, kTileQ8, kTileRaw, kTileFloat };
 
 constexpr int kNibbleBytes = kUnitOutputs * kUnitInputs / 2;

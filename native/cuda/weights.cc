@@ -38,7 +38,7 @@ void Weights::add(const Vector &v, uint64_t n_floats, bool repeats) {
 void Weights::add(const Vector &v) { add(v, v.size(), false); }
 
 // Of columns of a row: zeros follow, up to a whole group.
-void Weights::add_row(const Vector &v) { add(v, (v.size() + kUnitInputs - 1) / kUnitInputs * kUnitInputs, false); }
+void Weights::add_row(const Vector &v) { add(v, padded_columns(static_cast<int>(v.size())), false); }
 
 // Of a head: once for each head of a group of columns.
 void Weights::add_head(const Vector &v) { add(v, std::max<uint64_t>(v.size(), kUnitInputs), true); }

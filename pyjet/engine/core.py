@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from pyjet.engine.chosen import Chosen, ChosenTokens, add_chosen
 from pyjet.engine.client import EngineLimits, SlotView
 from pyjet.engine.constraint import Constraint, Constraints
 from pyjet.engine.counters import Counters
+from pyjet.engine.counting import Counting
 from pyjet.engine.device_memory import DeviceMemory
 from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.pooling import HiddenRows, Pool
@@ -35,8 +35,8 @@ from pyjet.engine.row_arrays import DraftPlan
 from pyjet.engine.sampling import SamplingError
 from pyjet.engine.scheduler import plan
 from pyjet.engine.sequence import Clock, Sequence
+from pyjet.engine.slot_contents import SlotContents
 from pyjet.engine.slot_file import SlotFileOwner
-from pyjet.engine.snapshot import Snapshot
 from pyjet.engine.speculation import DraftOverride, Speculation
 from pyjet.engine.step_budget import StepBudget
 from pyjet.engine.step_costs import StepCosts
@@ -75,6 +75,7 @@ class EngineCore:
         )
         self._clock = clock
         self._admission = Admission(limits, memory)
+        self.slot_contents = SlotContents(self._admission)
         self.constraints = constraints
         self._masks = MaskRows(limits.n_vocab, limits.n_slots * (limits.max_spec + 1), constraints)
         self._builder = BatchBuilder(
@@ -88,7 +89,7 @@ class EngineCore:
         self._news: list[TakenTokens | Event] = []  # that nobody was told yet, in order
         # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
         self._to_keep: dict[str, CheckpointKind] = {}
-        self._counters = Counters(pages_total=self._admission.pool.n_pages)
+        self._counting = Counting(self._admission, self._speculation)
         self._t_begin = 0.0
 
     @property
@@ -106,8 +107,7 @@ class EngineCore:
 
         ``constraint``: of its grammar. ``waited``: seconds since it came.
         """
-        id_task = self._counters.requests_total
-        self._counters.requests_total += 1
+        id_task = self._counting.next_task()
         if not request.prompt:
             return [FinishedEvent(request.id, "none", -1, Timings())]
         if failure := self._impossible(request):
@@ -156,7 +156,7 @@ class EngineCore:
         self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
         self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
         batch = self._builder.build(self._plan, self._drafts)
-        self._counters.host_seconds += self._clock() - self._t_begin
+        self._counting.totals.host_seconds += self._clock() - self._t_begin
         return events, batch
 
     def _choose_drafts(self, decoding: list[Sequence]) -> None:
@@ -189,7 +189,7 @@ class EngineCore:
         The next step needs this. What others have to know of it waits for ``settle``.
         """
         t_step = self._clock()
-        self._count_step(result)
+        self._counting.add_step(result)
         self._observe(result.step_us * 1e-6)
         chosen, hidden = ChosenTokens(result, self._masks), HiddenRows(result.hidden)
         self._speculation.read(result, self._drafts)
@@ -211,7 +211,7 @@ class EngineCore:
             elif sequence.is_decoding:
                 self._take_tokens(sequence, chosen.first(sequence), index, t_step)
         self._plan = []
-        self._counters.host_seconds += self._clock() - t_step
+        self._counting.totals.host_seconds += self._clock() - t_step
 
     def settle(self) -> list[Event]:
         """The events of what was taken, and what can be learned from it. There is time for it while a step computes."""
@@ -285,7 +285,7 @@ class EngineCore:
     def _advance(self, sequence: Sequence, n_rows: int, t_step: float) -> None:
         """``n_rows`` more rows are in the context."""
         n_again = sequence.advance(n_rows)
-        self._counters.tokens_recomputed += n_again
+        self._counting.totals.tokens_recomputed += n_again
         if (kind := sequence.passed_stop()) is not None:
             self._to_keep[sequence.request.id] = kind
         if not sequence.generated and n_again < n_rows:
@@ -314,8 +314,7 @@ class EngineCore:
     def _end(self, sequence: Sequence, reason: FinishReason, keep_tokens: int | None = None) -> FinishedEvent:
         self._keep_state(sequence)
         timings = sequence.timings(keep_tokens)
-        self._count(timings)
-        self._counters.n_tokens_max = max(self._counters.n_tokens_max, sequence.n_reached)
+        self._counting.add_finished(timings, sequence.n_reached)
         self._admission.release(sequence)
         dropped = max(0, len(sequence.generated) - timings.predicted_n)
         n_context = sequence.n_reached - dropped
@@ -326,24 +325,6 @@ class EngineCore:
         is_complete = sequence.constraint is not None and sequence.constraint.is_finished
         finished = self._end(sequence, "eos" if is_complete else "cancelled")
         return finished if is_complete else FailedEvent(sequence.request.id, error, "server")
-
-    def _count_step(self, result: StepResult) -> None:
-        self._counters.n_decode += 1
-        self._counters.n_busy_slots_sum += len(self._running)
-        self._counters.step_seconds += result.step_us * 1e-6
-
-    def _count(self, timings: Timings) -> None:
-        counters = self._counters
-        counters.requests_finished += 1
-        counters.queue_seconds += timings.queue_ms * 1e-3
-        if timings.predicted_n:
-            counters.first_token_seconds += (timings.queue_ms + timings.prompt_ms) * 1e-3
-        counters.prompt_tokens += timings.prompt_n
-        counters.prompt_tokens_cached += timings.cache_n
-        counters.prompt_seconds += timings.prompt_ms * 1e-3
-        counters.predicted_tokens += timings.predicted_n
-        counters.predicted_tokens_timed += max(0, timings.predicted_n - 1)
-        counters.predicted_seconds += timings.predicted_ms * 1e-3
 
     def fail_all(self, message: str, kind: FailureKind) -> list[Event]:
         """End every request, running or waiting, with a FailedEvent."""
@@ -359,59 +340,7 @@ class EngineCore:
 
     def counters(self) -> Counters:
         """A copy with the current gauges."""
-        started = [*self._running.values(), *(waiting.sequence for waiting in self._admission.waiting)]
-        cache = self._admission.cache
-        drafts = self._speculation.counts
-        reached = [sequence.n_reached for sequence in started if sequence is not None]
-        return replace(
-            self._counters,
-            n_tokens_max=max(self._counters.n_tokens_max, *reached, 0),
-            draft_tokens=drafts.drafted.total(),
-            draft_tokens_accepted=drafts.right.total(),
-            drafts=drafts.n_drafts,
-            accepted_per_position=drafts.right_at,
-            draft_tokens_mtp=drafts.drafted["mtp"],
-            draft_tokens_mtp_accepted=drafts.right["mtp"],
-            draft_tokens_lookup=drafts.drafted["lookup"],
-            draft_tokens_lookup_accepted=drafts.right["lookup"],
-            draft_tokens_grammar=drafts.drafted["grammar"],
-            draft_tokens_grammar_accepted=drafts.right["grammar"],
-            preemptions=self._admission.n_preemptions,
-            prefix_hits=self._admission.n_hits,
-            swaps_out=cache.swaps.moves_out,
-            swaps_in=cache.swaps.moves_in,
-            swap_seconds=cache.swaps.seconds,
-            pages_cached=cache.n_idle_pages,
-            checkpoints=cache.n_checkpoints,
-            host_bytes=cache.host_bytes,
-            requests_processing=len(self._running),
-            requests_deferred=len(self._admission.waiting),
-            pages_used=self._admission.pool.n_used,
-        )
-
-    def slot_is_free(self, id_slot: int) -> bool:
-        """Whether nothing runs in a slot, or comes back to it. Slots are counted modulo their number."""
-        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
-        return slot.sequence is None and slot.preempted is None
-
-    def slot_snapshot(self, id_slot: int) -> Snapshot | None:
-        """What a slot holds, as far as it is kept."""
-        return self._admission.cache.snapshot(self._admission.slots.slots[id_slot % self.limits.n_slots].held)
-
-    def slot_put(self, id_slot: int, snapshot: Snapshot) -> bool:
-        """A slot holds what was saved; False: there is no room, or the slot's context is too small."""
-        if len(snapshot.tokens) >= self._admission.n_ctx or not self._admission.cache.put(snapshot):
-            return False
-        self._admission.slots.slots[id_slot % self.limits.n_slots].hold(snapshot.tokens)
-        return True
-
-    def slot_erase(self, id_slot: int) -> int:
-        """Forget what a slot holds; how many tokens that were."""
-        slot = self._admission.slots.slots[id_slot % self.limits.n_slots]
-        n_tokens = len(slot.held)
-        self._admission.cache.erase(slot.held)
-        slot.hold(slot.held[:0])
-        return n_tokens
+        return self._counting.now()
 
     def forget_all(self) -> None:
         """Keep nothing for prompts to come; what preempted sequences come back to stays."""

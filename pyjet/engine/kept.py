@@ -74,7 +74,9 @@ class Kept:
         self.tree.add(checkpoint)
         self.checkpoints.add(checkpoint)
         self.touch(checkpoint)
-        if not self.has_state:  # one can go on anywhere in the longer one
+        # Without a state one can go on anywhere in the longer one. A parked one leaves with its sequence, so it takes
+        # no other's place.
+        if not self.has_state and checkpoint.kind != "parked":
             for shorter in [c for c in self.tree.prefixes(checkpoint) if not c.n_parked]:
                 self.forget(shorter)
         while len(self.checkpoints) > self._most:

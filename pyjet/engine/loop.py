@@ -58,7 +58,7 @@ class EngineLoop:
         self._door = threading.Lock()  # guards _closed: no command is lost between the last look and the end
         self._closed = False
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._slot_jobs = SlotJobs(core, core.slot_file_owner, answer, self._post_again)
+        self._slot_jobs = SlotJobs(core.slot_contents, core.slot_file_owner, answer, self._post_again)
         self._constraint_jobs = ConstraintJobs(core.constraints, self.post)
         self._answer = answer
         self._started: list[Event] = []  # that nobody was told yet

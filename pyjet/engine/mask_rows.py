@@ -17,7 +17,7 @@ class MaskRows:
 
     def __init__(self, n_vocab: int, max_rows: int, constraints: Constraints | None) -> None:
         self.masks: Masks = np.zeros((max_rows, mask_words(n_vocab)), np.uint32)
-        self.constraints = constraints
+        self._constraints = constraints
         self._n = 0  # rows of this step so far
 
     def of_decoding(self, sequences: Iterable[Sequence]) -> None:
@@ -51,8 +51,8 @@ class MaskRows:
             parts.append((constraint, sequence.mask_row, sequence.verifying))
             active.append(sequence)
         if parts:
-            assert self.constraints is not None
-            self.constraints.fill(parts, self.masks)
+            assert self._constraints is not None
+            self._constraints.fill(parts, self.masks)
         return active
 
     def _n_allowed(self, row: int, drafts: Items[int]) -> int:

@@ -36,17 +36,11 @@ class SampleRows:
         """Samples, counts and biases."""
         return self._samples, self._counts, self._biases
 
-    def write(self, rows: Rows) -> tuple[int, int, int]:
+    def lay_out(self, rows: Rows) -> tuple[int, int, int]:
         """How many samples, counts and biases of the arrays are those of a batch; they hold until the next call.
 
-        A row behind drafts is as if these were accepted.
+        A row behind drafts is as if these were accepted. What ``write_draws`` writes is still missing.
         """
-        sizes = self.lay_out(rows)
-        self.write_draws(rows)
-        return sizes
-
-    def lay_out(self, rows: Rows) -> tuple[int, int, int]:
-        """As ``write``, but for what ``write_draws`` writes."""
         layout = [(sampler, len(drafts)) for sampler, drafts in rows]
         if layout != self._layout:
             self._write_parameters(layout)

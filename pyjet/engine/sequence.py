@@ -95,10 +95,6 @@ class Sequence:
         return None if self.guesses is None else self.guesses.lots
 
     @property
-    def n_left_to_read(self) -> int:
-        return max(0, self.n_to_read - self.n_computed)
-
-    @property
     def n_committed(self) -> int:
         """Rows that the recurrent state holds."""
         return self.n_computed - self.n_pending

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyjet.engine.client import SlotAction, SlotActionResult
-from pyjet.engine.core import EngineCore
+from pyjet.engine.slot_contents import SlotContents
 from pyjet.engine.slot_file import SlotFileError, SlotFileOwner, read_slot_file, write_slot_file
 from pyjet.engine.snapshot import Snapshot
 
@@ -38,9 +38,9 @@ class SlotJobs:
     """Runs jobs when their slots are free. ``post`` hands a job back to the engine's thread."""
 
     def __init__(
-        self, core: EngineCore, owner: SlotFileOwner, answer: SlotAnswer, post: Callable[[SlotJob], object]
+        self, slots: SlotContents, owner: SlotFileOwner, answer: SlotAnswer, post: Callable[[SlotJob], object]
     ) -> None:
-        self._core = core
+        self._slots = slots
         self._owner = owner
         self._answer = answer
         self._post = post
@@ -52,7 +52,7 @@ class SlotJobs:
 
     def run(self) -> None:
         """Do what can be done now."""
-        ready = [job for job in self._waiting if self._core.slot_is_free(job.id_slot)]
+        ready = [job for job in self._waiting if self._slots.is_free(job.id_slot)]
         for job in ready:
             self._waiting.remove(job)
             self._start(job)
@@ -65,16 +65,16 @@ class SlotJobs:
 
     def _start(self, job: SlotJob) -> None:
         if job.action == "erase":
-            self._done(job, self._core.slot_erase(job.id_slot))
+            self._done(job, self._slots.erase(job.id_slot))
         elif job.action == "save":
-            snapshot = self._core.slot_snapshot(job.id_slot)
+            snapshot = self._slots.snapshot(job.id_slot)
             if snapshot is None:
                 self._answer(job.number, NOTHING_TO_SAVE)
             else:
                 self._on_a_thread(self._save, job, snapshot)
         elif job.snapshot is None:
             self._on_a_thread(self._read, job)
-        elif self._core.slot_put(job.id_slot, job.snapshot):
+        elif self._slots.put(job.id_slot, job.snapshot):
             self._done(job, len(job.snapshot.tokens))
         else:
             self._answer(job.number, NO_ROOM)

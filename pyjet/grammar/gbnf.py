@@ -72,9 +72,13 @@ class Rule:
 
 def fail_at(text: str, position: int, reason: str) -> NoReturn:
     """Raise GrammarError that says where."""
+    raise GrammarError(f"{place_of(text, position)}: {reason}")
+
+
+def place_of(text: str, position: int) -> str:
+    """In words, counted from 1."""
     line = text.count("\n", 0, position) + 1
-    column = position - (text.rfind("\n", 0, position) + 1) + 1
-    raise GrammarError(f"line {line}, column {column}: {reason}")
+    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
 
 
 class GbnfReader:
@@ -265,8 +269,7 @@ class GbnfReader:
             self._at = found.end()
 
     def _place(self, position: int) -> str:
-        line = self._text.count("\n", 0, position) + 1
-        return f"line {line}, column {position - self._text.rfind(chr(10), 0, position)}"
+        return place_of(self._text, position)
 
     def _fail(self, reason: str, position: int | None = None) -> NoReturn:
         fail_at(self._text, self._at if position is None else position, reason)

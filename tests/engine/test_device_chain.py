@@ -22,7 +22,8 @@ OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 def on_device(sampler: Sampler, logits: np.ndarray) -> int:
     rows = SampleRows(1)
-    n_of_each = rows.write([(sampler, [])])
+    n_of_each = rows.lay_out([(sampler, [])])
+    rows.write_draws([(sampler, [])])
     return sample_row(logits, *(array[:n] for array, n in zip(rows.arrays, n_of_each)))
 
 

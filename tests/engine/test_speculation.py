@@ -312,10 +312,10 @@ def test_a_slot_is_saved_and_restored_in_the_middle_of_a_conversation() -> None:
     asked = request("a", prompt=tuple(range(20)), max_tokens=15)
     run.submit(asked)
     run.drain()
-    snapshot = run.core.slot_snapshot(2)
+    snapshot = run.core.slot_contents.snapshot(2)
     assert snapshot is not None and len(snapshot.tokens) == 34
     assert snapshot.tokens.tolist() == [*asked.prompt, *run.tokens("a")[:-1]]
-    assert other.core.slot_put(1, snapshot)
+    assert other.core.slot_contents.put(1, snapshot)
     follow = request("b", prompt=(*asked.prompt, *run.tokens("a"), 4), max_tokens=9)
     other.submit(follow)
     other.drain()

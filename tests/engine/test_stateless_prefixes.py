@@ -66,6 +66,17 @@ def test_shorter_prefixes_take_no_place() -> None:
     assert run.core.counters().pages_used == -(-(len(history) - 2) // run.limits.page_tokens)
 
 
+def test_a_preempted_answer_takes_nothing_with_it() -> None:
+    """What it goes back to is forgotten when it ends, what was known before it came is not."""
+    run = stateless(n_slots=2, n_ctx_total=60)
+    again(run, "a", LONG[:12], max_tokens=1)
+    run.submit(request("old", max_tokens=-1), request("young", prompt=(*LONG[:12], 1, 2), max_tokens=-1))
+    while not run.core.counters().preemptions:
+        run.step()
+    run.note(run.core.cancel("young"))
+    assert again(run, "b", LONG[:12]) == 1
+
+
 def test_no_state_moves() -> None:
     """Pages go to the host and come back, to the token; the fake refuses every copy of a state."""
     run = stateless(n_slots=2, n_ctx_total=40, page_tokens=4)

@@ -128,8 +128,6 @@ __device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_F16> &v, int batch
     }
 }
 
-// The queries of an item, as A operands. Scores come out in units of log2.
-//
 // Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
 __device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
     const unsigned group = head_group(s), at = item.first_column + column;
@@ -142,6 +140,7 @@ __device__ __forceinline__ uint2 query_bytes(const StepArgs &s, int index, int l
     return __ldcg(reinterpret_cast<const uint2 *>(reinterpret_cast<const QueryQ8 *>(s.buf.query)[index].words) + lane);
 }
 
+// The queries of an item, as A operands; with the factor scores come out in units of log2.
 template <int kGroups>
 __device__ __forceinline__ void stage_queries(const StepArgs &s, const AttentionItem &item,
                                               AttentionShared<PJ_KV_Q8_0, kGroups> &shared, int warp, int lane) {
