@@ -62,12 +62,16 @@ class _Running:
         self.n_decoded = 0
 
 
+MOST_PROBS = 1000  # as a vocabulary has an end
+
+
 def uniform_probs(token: int, request: GenerationRequest) -> TokenProbs:
     """The chosen token first, its neighbours by id after it, each half as likely as the one before."""
-    chances = [2.0 ** -(rank + 1) for rank in range(request.n_probs)]
+    n = min(request.n_probs, MOST_PROBS)
+    chances = [2.0 ** -(rank + 1) for rank in range(n)]
     if request.post_sampling_probs:
         return TokenProbs(0.5, tuple((abs(token - rank), chance) for rank, chance in enumerate(chances)))
-    logs = [-0.6931471805599453 * (rank + 1) for rank in range(request.n_probs)]
+    logs = [-0.6931471805599453 * (rank + 1) for rank in range(n)]
     return TokenProbs(logs[0], tuple((abs(token - rank), log) for rank, log in enumerate(logs)))
 
 

@@ -62,7 +62,8 @@ class Endpoint:
 def probe() -> list[Endpoint]:
     """Ask a server whose engine is scripted, with everything switched on that can be."""
     client = make_client(
-        ScriptedEngine(said("Hi")), props=True, slots=True, metrics=True, slot_save_path="/nowhere", ui=True
+        ScriptedEngine(said("Hi")), props=True, slots=True, metrics=True, slot_save_path="/nowhere", ui=True,
+        embeddings=True, pooling="mean",
     )
     return [
         Endpoint(method, tuple(paths.split()), option, _answer(client, method, paths.split()))

@@ -117,7 +117,7 @@ def _check_header(text: bytes, owner: SlotFileOwner) -> int:
         header = json.loads(text)
         theirs = SlotFileOwner(**header["owner"])
         n_tokens = int(header["n_tokens"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise SlotFileError("the file is damaged: its header cannot be read") from None
     if theirs != owner:
         different = [name for name, value in asdict(owner).items() if getattr(theirs, name) != value]
