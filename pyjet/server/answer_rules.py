@@ -100,4 +100,3 @@ def _bad_trigger(reason: str) -> ApiError:
 
 def _warn(text: str) -> None:
     _log.warning("the schema of the answer: %s", text)
-

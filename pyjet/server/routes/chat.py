@@ -109,7 +109,7 @@ def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
 
 
 def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
-    """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
+    """Sampling and output settings of a chat request, and the grammar of its answer. ApiError 400 for a wrong field."""
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
