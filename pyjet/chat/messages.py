@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +20,6 @@ from pyjet.chat.validation import (
     parse_tool_choice,
     parse_tools,
 )
-
-log = logging.getLogger(__name__)
 
 __all__ = ["ChatError", "ChatOptions", "PreparedChat", "prepare_chat"]
 
@@ -109,7 +106,6 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
             wanted,
             thinking_open=thinking_open,
             may_think=options.jinja and template.has_think_tags and enable_thinking and "</think>" not in parse_prefix,
-            warn=lambda text: log.warning("the schema of the answer: %s", text),
         ),
     )
 
