@@ -114,6 +114,7 @@ def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedCha
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
     fields |= {"reasoning_format": prepared.reasoning_format, "chat_format": None}
+    fields["grammar"] = with_defaults(body, service.options).get("grammar") or ""  # not the default beside tools
     params = parse_params(fields, service.options, service.tokenizer, n_slots=service.n_slots)
     params.chat_format = prepared.chat_format
     params.generation_prompt = prepared.generation_prompt
