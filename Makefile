@@ -1,7 +1,8 @@
 # Everything from a clean clone with Python >= 3.10 and a C++17 compiler:
 #
 #   make serve    build, install into .venv and start the server      PORT= MODEL= DEVICE= ARGS=
-#   make test     the unit tests                                      ARGS=  (pytest's)
+#   make test     the tests                                           ARGS=  (pytest's)
+#   make native-test  those in C++ alone
 #   make lint     ruff, mypy, clang-format
 #   make eval     40 agent chats: are the tool calls right?           URL= MODEL= DEVICE=
 #   make clients  real SDKs and coding agents change a file through the server   ARGS="--only aider"

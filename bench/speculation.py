@@ -34,6 +34,8 @@ from pyjet.native import NativeEngine, NativeError
 
 MARGIN = 4096  # tokens of a slot besides its context
 FILL_ROWS = 512
+FIXED, ADAPTIVE = Lengths(6, 16), Lengths(80, 64)
+QUICK_FIXED, QUICK_ADAPTIVE = Lengths(2, 4), Lengths(4, 8)
 
 
 def open_engine(path: Path, device: Any, kv: Any, contexts: tuple[int, ...], n_slots: int) -> tuple[
@@ -71,7 +73,7 @@ def in_process(path: Path, device: str, kv: str, contexts: tuple[int, ...], coun
         found: dict[str, Any] = draft_overhead.measure(engine, contexts[0], speculation.draft_vocab, 3 if quick else 9)
         rows, taken = limits.step_seconds[-1]
         stepper = PromptSkipper(engine, base, taken / rows)
-        fixed, adaptive = (Lengths(2, 4), Lengths(4, 8)) if quick else (Lengths(6, 16), Lengths(80, 64))
+        fixed, adaptive = (QUICK_FIXED, QUICK_ADAPTIVE) if quick else (FIXED, ADAPTIVE)
         ends = time.monotonic() + seconds
         return found | adaptive_share.measure(stepper, limits, contexts, counts, fixed, adaptive, ends)
 

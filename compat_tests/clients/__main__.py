@@ -16,9 +16,10 @@ import pyjet
 from bench.server import running_server
 from compat_tests.clients.agents import AGENTS
 from compat_tests.clients.case import Case, Place, run_client
-from compat_tests.clients.install import InstallError, Tools
+from compat_tests.clients.install import Tools
 from compat_tests.clients.played_server import PlayedServer, played_server
 from compat_tests.clients.sdks import SDKS
+from compat_tests.environments import InstallError
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "clients.json"

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from compat_tests.environments import InstallError, install, install_python, is_installed
+
 HERE = Path(__file__).resolve().parent
-STAMP = ".installed"  # a copy of the list of packages that a folder holds
-
-
-class InstallError(Exception):
-    """A client cannot be installed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +39,18 @@ class Tools:
     def install(self, environment: str) -> None:
         """What the list of an environment names, unless that is there. Raises InstallError."""
         folder = self.root / environment
-        source = HERE / ("package.json" if environment == "node" else f"requirements-{environment}.txt")
-        stamp = folder / STAMP
-        if stamp.exists() and stamp.read_text() == source.read_text():
-            return
-        print(f"installing what {source.name} names into {folder}", flush=True)
-        folder.mkdir(parents=True, exist_ok=True)
         if environment == "node":
-            _install_node(folder, source)
+            _install_node(folder, HERE / "package.json")
         else:
-            _run([sys.executable, "-m", "venv", str(folder)])
-            _run([str(self.python(environment)), "-m", "pip", "install", "--quiet", "-r", str(source)])
-        stamp.write_text(source.read_text())
+            install_python(folder, HERE / f"requirements-{environment}.txt")
 
 
-def _install_node(folder: Path, source: Path) -> None:
+def _install_node(folder: Path, packages: Path) -> None:
+    if is_installed(folder, packages):
+        return
     npm = shutil.which("npm")
     if npm is None:
         raise InstallError("npm was not found; install Node.js 20 or newer")
-    shutil.copy(source, folder / "package.json")
-    _run([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent"])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise InstallError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(packages, folder / "package.json")
+    install(folder, packages, [[npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent"]])

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import click
 
 from bench.server import served
+from compat_tests.environments import InstallError
 from compat_tests.fuzz.endpoints import ENDPOINTS
 from compat_tests.fuzz.mutate import Request, good_request, mutated
 from compat_tests.fuzz.resources import held
-from compat_tests.fuzz.schemathesis_run import run_schemathesis
+from compat_tests.fuzz.schemathesis_run import install_schemathesis, run_schemathesis
 from compat_tests.fuzz.verdict import fault
 
 OPTIONS = ("--parallel", "4", "--ctx-size", "2048", "--metrics", "--slots", "--cache-ram", "64", "--predict", "16",
@@ -95,11 +96,15 @@ def judge(url: str, pid: int, seed: int, n: int, timeout_s: float) -> tuple[list
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds without a byte that count as a hang.")
 def main(n: int, seed: int, examples: int, timeout: float) -> None:
     """Exit with status 1 when a request hangs or is answered with an internal error, or when something leaks."""
+    try:
+        schemathesis = install_schemathesis() if examples else None
+    except InstallError as error:
+        raise click.ClickException(f"{error}\n--examples 0 does without schemathesis") from error
     started = time.monotonic()
     with served(OPTIONS) as (url, pid):
         faults, figures = judge(url, pid, seed, n, timeout)
-        if examples:
-            faults += run_schemathesis(url, seed, examples)
+        if schemathesis is not None:
+            faults += run_schemathesis(schemathesis, url, seed, examples)
     for name, value in figures.items():
         click.echo(f"{name}: {dict(sorted(value.items())) if isinstance(value, Counter) else value}")
     for text in faults[:20]:

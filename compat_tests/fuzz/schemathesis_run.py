@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from compat_tests.environments import install_python
 from compat_tests.fuzz.openapi import document
 
 HERE = Path(__file__).resolve().parent
@@ -16,12 +16,14 @@ ENVIRONMENT = HERE.parents[1] / ".cache" / "fuzz"
 SECONDS = 1800  # for the whole run
 
 
-def run_schemathesis(url: str, seed: int, n_examples: int) -> list[str]:
-    """Up to ``n_examples`` generated requests for each endpoint; what went wrong. Prints its summary.
+def install_schemathesis() -> Path:
+    """The program, installed first if it is not there in the wanted version. Raises InstallError."""
+    install_python(ENVIRONMENT, HERE / "requirements.txt")
+    return ENVIRONMENT / "bin" / "schemathesis"
 
-    Raises RuntimeError when it cannot be installed.
-    """
-    program = _installed()
+
+def run_schemathesis(program: Path, url: str, seed: int, n_examples: int) -> list[str]:
+    """Up to ``n_examples`` generated requests for each endpoint; what went wrong. Prints its summary."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(document(), file)
         file.flush()
@@ -31,19 +33,9 @@ def run_schemathesis(url: str, seed: int, n_examples: int) -> list[str]:
         ]  # fmt: skip
         variables = {**os.environ, "SCHEMATHESIS_HOOKS": str(HERE / "schemathesis_hooks.py")}
         variables.pop("PYTHONPATH", None)
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=SECONDS)
+        try:
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return [f"schemathesis did not end within {SECONDS} s"]
     print("\n".join(line for line in done.stdout.splitlines() if "generated" in line or "Tested" in line))
     return [] if done.returncode == 0 else [f"schemathesis: {done.stdout[-3000:]}{done.stderr[-1000:]}"]
-
-
-def _installed() -> Path:
-    """The program, installed first if it is not there in the wanted version."""
-    wanted, stamp = (HERE / "requirements.txt"), ENVIRONMENT / ".installed"
-    if not stamp.exists() or stamp.read_text() != wanted.read_text():
-        pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(wanted)]
-        for command in ([sys.executable, "-m", "venv", str(ENVIRONMENT)], pip):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-        stamp.write_text(wanted.read_text())
-    return ENVIRONMENT / "bin" / "schemathesis"

@@ -7,10 +7,9 @@ from itertools import product
 
 import pytest
 
-from cli.llama_cpp import LlamaCppError, load_library
 from pyjet.chat import ChatTemplate
 from pyjet.chat.builtin import BUILTIN_TEMPLATES, plain_format, render_plain, resolve_template
-from tests.support.peer_sdist import PeerSourceError, peer_source
+from tests.support.peer import library_or_skip, source_or_skip
 
 Messages = list[dict[str, str]]
 
@@ -64,10 +63,7 @@ class Message(C.Structure):
 
 @pytest.fixture(scope="module")
 def llama() -> C.CDLL:
-    try:
-        library = load_library()
-    except LlamaCppError as error:
-        pytest.skip(str(error))
+    library = library_or_skip()
     library.llama_chat_apply_template.restype = C.c_int32
     library.llama_chat_apply_template.argtypes = [
         C.c_char_p, C.POINTER(Message), C.c_size_t, C.c_bool, C.c_char_p, C.c_int32,
@@ -108,10 +104,8 @@ def test_prompts(name: str) -> None:
 
 def test_formats_of_templates_like_llama(llama: C.CDLL) -> None:
     """Templates of models are taken for the same formats, or for none."""
-    try:
-        sources = {path.name: path.read_text("utf-8") for path in (peer_source() / "models/templates").glob("*.jinja")}
-    except PeerSourceError as error:
-        pytest.skip(str(error))
+    files = (source_or_skip() / "models/templates").glob("*.jinja")
+    sources = {path.name: path.read_text("utf-8") for path in files}
     assert len(sources) > 40
     guesses = {name: plain_format(source) for name, source in sources.items()}
     assert len(set(guesses.values())) > 10

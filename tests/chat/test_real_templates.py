@@ -8,7 +8,7 @@ import pytest
 
 from pyjet.chat import ChatOptions, ChatTemplate, prepare_chat
 from tests.chat import test_families as families
-from tests.support.peer_sdist import PeerSourceError, peer_source
+from tests.support.peer import source_or_skip
 
 FILES = {
     "qwen3.5": "Qwen3.5-4B",
@@ -36,10 +36,7 @@ WITHOUT_TOOLS = ("microsoft-Phi-3.5-mini-instruct", "google-gemma-2-2b-it", "dee
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    try:
-        return peer_source() / "models/templates"
-    except PeerSourceError as error:
-        pytest.skip(str(error))
+    return source_or_skip() / "models/templates"
 
 
 @pytest.fixture

@@ -44,16 +44,16 @@ def shell(script: str) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("script", "failure"),
+    ("script", "timeout_s", "failure"),
     [
-        (f"sed -i s/Hello/Howdy/ {FILE}", None),
-        ("true", "greeting.py holds"),
-        (f"sed -i s/Hello/Howdy/ {FILE}; echo why; exit 3", "ended with status 3\nwhy"),
-        ("sleep 5", "did not end within"),
+        (f"sed -i s/Hello/Howdy/ {FILE}", 60, None),
+        ("true", 60, "greeting.py holds"),
+        (f"sed -i s/Hello/Howdy/ {FILE}; echo why; exit 3", 60, "ended with status 3\nwhy"),
+        ("sleep 60", 0.2, "did not end within"),
     ],
 )
-def test_verdicts(tmp_path: Path, script: str, failure: str | None) -> None:
-    found = run_client(shell(script), place(tmp_path), 0.5)
+def test_verdicts(tmp_path: Path, script: str, timeout_s: float, failure: str | None) -> None:
+    found = run_client(shell(script), place(tmp_path), timeout_s)
     assert (found is None) if failure is None else (found is not None and failure in found)
 
 
@@ -66,7 +66,7 @@ def test_nothing_that_a_client_started_is_left(tmp_path: Path) -> None:
     """A daemon in a session of its own, with its pipes closed, as agents leave it behind."""
     here = place(tmp_path)
     start = f"sed -i s/Hello/Howdy/ {FILE}; setsid sleep 60 >/dev/null 2>&1 & echo $! >pid"
-    assert run_client(shell(start), here, 5) is None
+    assert run_client(shell(start), here, 60) is None
     pid = int((here.work / "pid").read_text())
     end = time.monotonic() + 10
     while is_running(pid) and time.monotonic() < end:

@@ -11,11 +11,12 @@ import pytest
 
 from bench.dense_shapes import DENSE_PRESETS
 from bench.make_synthetic_gguf import write_synthetic
-from cli.llama_cpp import LlamaCppError, LlamaModel
+from cli.llama_cpp import LlamaModel
 from compat_tests.kl.divergence import log_softmax
 from compat_tests.kl.oracle import llama_logits
 from compat_tests.kl.pyjet_logits import pyjet_logits
 from pyjet.model.reader import Model, load_model
+from tests.support.peer import library_or_skip
 
 MODELS: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "qwen3": ("micro-qwen3", None),
@@ -49,13 +50,11 @@ def our_logits(model: Model, tokens: np.ndarray) -> np.ndarray:
 
 
 def test_logits(file: Path) -> None:
+    library_or_skip()
     model = load_model(file)
     tokens = np.random.default_rng(8).integers(0, 600, N_TOKENS).astype(np.int32)
-    try:
-        with LlamaModel(file) as llama:
-            theirs = llama_logits(llama, tokens, "batch 512", "f16")
-    except LlamaCppError as error:
-        pytest.skip(str(error))
+    with LlamaModel(file) as llama:
+        theirs = llama_logits(llama, tokens, "batch 512", "f16")
     ours = our_logits(model, tokens)
     assert mean_kl(theirs, ours) < MEAN_KL
     assert np.mean(theirs.argmax(axis=1) == ours.argmax(axis=1)) > 0.98

@@ -5,31 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cli.llama_cpp import LlamaContext, LlamaCppError, LlamaModel, load_library
+from cli.llama_cpp import LlamaContext, LlamaModel
 from pyjet.assets import default_model_path
 from pyjet.engine.request import EmbeddingEvent, GenerationRequest, Pooling
 from tests.server.real import has_library, tiny_engine
 from tests.server.scripted import tiny_tokenizer
+from tests.support.peer import library_or_skip
 
 POOLINGS: tuple[Pooling, ...] = ("none", "mean", "cls", "last")
-
-
-def _llama_cpp_is_missing() -> str | None:
-    try:
-        load_library()
-    except LlamaCppError as error:
-        return str(error)
-    return None
-
-
-MISSING = _llama_cpp_is_missing()
-pytestmark = [
-    pytest.mark.skipif(not has_library(), reason="libpyjet is not built"),
-    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
-]
+pytestmark = pytest.mark.skipif(not has_library(), reason="libpyjet is not built")
 TEXT = "def fibonacci(n: int) -> int:\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n" * 2
-
-
 TOKENS = np.array(tiny_tokenizer().encode(TEXT), np.int32)
 
 
@@ -46,6 +31,7 @@ def of_llama_cpp(model: LlamaModel, pooling: Pooling, at_once: int) -> np.ndarra
 
 def test_the_same_directions_and_lengths() -> None:
     """As near to llama.cpp's as these are to those that it computes token by token."""
+    library_or_skip()
     with LlamaModel(default_model_path()) as model:
         theirs = {pooling: of_llama_cpp(model, pooling, len(TOKENS)) for pooling in POOLINGS}
         single = of_llama_cpp(model, "none", 1)

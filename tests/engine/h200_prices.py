@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.adaptive_share import FIXED, RATIOS, Lengths, adaptive_settings, rates_of
+from bench.adaptive_share import FIXED, RATIOS, adaptive_settings, rates_of
+from bench.speculation import ADAPTIVE
 from pyjet.engine.draft_costs import RESTS
 from pyjet.engine.speculation_settings import MAX_DRAFT_ROWS
 from tests.engine.h200_drafts import GOOD, Agent, Card, agent
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "nvidia-h200"
-LENGTHS = Lengths(80, 64)  # of bench.speculation
 N_TEXT = 2000  # tokens that an agent can say, more than it does in the benchmark
 NOISE = 0.03  # of a step's time
 SHORT, LONG, LONGEST = 200, 23_000, 100_000
@@ -113,9 +113,9 @@ class PricedCard(Card):
 
     def run_all(self) -> float:
         """Tokens per second of the steps that count."""
-        for _ in range(LENGTHS.warm + LENGTHS.measured):
+        for _ in range(ADAPTIVE.warm + ADAPTIVE.measured):
             self.step(self.agents)
-        return self.speed(slice(LENGTHS.warm, None))
+        return self.speed(slice(ADAPTIVE.warm, None))
 
 
 def fixed_speeds(n_seqs: int, context: int, ratio: float) -> dict[int, float]:

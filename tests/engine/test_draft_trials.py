@@ -10,7 +10,7 @@ from pyjet.engine.draft_outlook import DraftOutlook
 from pyjet.engine.draft_policy import Company, DraftPolicy
 from pyjet.engine.draft_trials import FIRST_BUDGET, N_LONGEST, N_MEASURED, REACH, SAVED, DraftTrials
 from pyjet.engine.step_costs import StepCosts
-from tests.engine.h200_prices import LENGTHS, PricedCard, adaptive_share, fixed_speeds
+from tests.engine.h200_prices import PricedCard, adaptive_share, fixed_speeds
 
 SEEDS = range(3)
 CELLS = [(n, context, name) for context in (200, 23_000, 100_000) for n in (1, 4, 8) for name in RATIOS]
@@ -113,8 +113,3 @@ def test_beside_prompts_and_before_anything_is_known_nothing_is_tried() -> None:
         bench.step(3)
     assert bench.trials.begin_step(is_possible=True) is not None
     assert bench.trials.begin_step(is_possible=False) is None, "a prompt came"
-
-
-def test_the_benchmark_gives_so_many_steps() -> None:
-    """The lengths of bench.speculation, which this simulates."""
-    assert (LENGTHS.warm, LENGTHS.measured) == (80, 64)

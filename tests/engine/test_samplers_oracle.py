@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cli.llama_cpp import LlamaCppError, load_library
 from pyjet.assets import default_model_path
 from pyjet.engine.candidates import Candidates, softmax
 from pyjet.engine.request import DEFAULT_SAMPLERS, SamplingParams
@@ -22,6 +21,7 @@ from pyjet.server.dry_breakers import token_breakers
 from pyjet.server.infill_tokens import infill_tokens
 from tests.support.llama_samplers import LlamaChain
 from tests.support.llama_vocab import LlamaVocab
+from tests.support.peer import library_or_skip
 
 N_CASES = 300
 SURE = 1e-9  # less probable candidates may be lost to rounding
@@ -52,10 +52,7 @@ RANGES: dict[str, dict[str, tuple]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def has_oracle() -> None:
-    try:
-        load_library()
-    except LlamaCppError as error:
-        pytest.skip(str(error))
+    library_or_skip()
 
 
 @pytest.fixture(scope="module")

@@ -60,10 +60,14 @@ def bytes_as_tokens(text: str) -> list[int]:
     return [byte_tokens()[bytes([byte])] for byte in text.encode()]
 
 
-def walk(grammar: Grammar, random: Random, most: int = 400) -> str | None:
-    """A text by random allowed tokens, those that close something more often; None: it did not end in time."""
+def walk(grammar: Grammar, random: Random, most: int = 400, closer: str = "") -> str | None:
+    """A text by random allowed tokens, those that close something more often; None: it did not end in time.
+
+    ``closer`` ends what no single token can, such as a text between tags: it is tried now and then.
+    """
     matcher, pieces = compiler().constraint(grammar), vocabulary().tokens
     text = b""
+    planned: list[int] = []
     for _ in range(most):
         tokens = allowed(matcher)
         assert len(tokens), f"nothing may follow {text!r}"
@@ -72,7 +76,10 @@ def walk(grammar: Grammar, random: Random, most: int = 400) -> str | None:
             return text.decode()
         closing = inner[is_closing()[inner]]
         chosen = closing if len(closing) and random.random() < 0.5 else inner
-        token = int(chosen[random.randrange(len(chosen))])
+        if closer and not planned and random.random() < 0.1:
+            planned = tiny_tokenizer().encode(closer)
+        planned = planned if planned and planned[0] in inner else []
+        token = planned.pop(0) if planned else int(chosen[random.randrange(len(chosen))])
         matcher.accept(token)
         assert not matcher.error, matcher.error
         text += pieces[token]

@@ -10,13 +10,12 @@ from typing import Any
 import gguf
 import pytest
 
-from cli.llama_cpp import LlamaCppError
 from pyjet.assets import default_model_path
 from pyjet.model import Tokenizer
 from pyjet.model.pretokenizers import FAMILIES
 from pyjet.model.reader import open_gguf
 from tests.support.llama_vocab import LlamaVocab
-from tests.support.peer_sdist import PeerSourceError, peer_source
+from tests.support.peer import library_or_skip, source_or_skip
 
 SEPARATOR = "\n__ggml_vocab_test__\n"
 SEED = 7
@@ -35,10 +34,7 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def vocabularies() -> Path:
-    try:
-        return peer_source() / "models"
-    except PeerSourceError as error:
-        pytest.skip(str(error))
+    return source_or_skip() / "models"
 
 
 CASES = "HelloWorld camelCase XMLHttp don't DON'T 1234567 3.14 über Straße ÉCOLE école МоСква 你好 123\u3000x\u2028y"
@@ -111,10 +107,8 @@ def write_vocabulary(path: Path, pre: str) -> Path:
 
 
 def oracle_of(path: Path) -> LlamaVocab:
-    try:
-        return LlamaVocab(path)
-    except LlamaCppError as error:
-        pytest.skip(str(error))
+    library_or_skip()
+    return LlamaVocab(path)
 
 
 @pytest.fixture(params=["qwen35", "qwen2", "llama-bpe", "gpt-2", "default"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjet.server.context_shift import n_kept, shifted
+from pyjet.server.profiles import Profile
 from tests.scripted_engine import Script, ScriptedEngine
 from tests.server.scripted import make_client, post, stream
 from tests.server.test_chat import BATCHES
@@ -75,8 +76,6 @@ def test_without_the_option_the_text_ends() -> None:
 
 
 def test_a_profile_with_a_smaller_context_still_ends_there() -> None:
-    from pyjet.server.profiles import Profile
-
     engine = small_engine(counting())
     answer = ask(engine, {"model": "small", "n_predict": 20}, profiles=[Profile("small", n_ctx=24)])
     assert len(engine.requests) == 1 and answer["tokens_predicted"] == 4 and answer["truncated"] is True

@@ -180,8 +180,6 @@ def test_zero_tokens_still_yield_one() -> None:
     "body",
     [
         {},
-        {"grammar": 'root ::= "a"'},
-        {"json_schema": {"type": "object"}},
         {"grammar": ""},
         {"n_keep": 5, "n_discard": 5, "n_cache_reuse": 256, "lora": [{"id": 0, "scale": 1.0}]},
     ],
