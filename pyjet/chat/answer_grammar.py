@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,9 @@ from pyjet.chat.types import CallFormat, ChatError
 from pyjet.grammar.check import check_lark
 from pyjet.grammar.description import Grammar, GrammarError, Mark
 from pyjet.grammar.gbnf_lark import grammar_to_lark
-from pyjet.grammar.json_schema import Care, SchemaError, Warn, json_rule
+from pyjet.grammar.json_schema import Care, SchemaError, json_rule
+
+log = logging.getLogger(__name__)
 
 THOUGHTS = ("<think>", "</think>")
 _NO_CALL_FORM = (
@@ -34,13 +37,13 @@ class Wanted:
     bare: bool = False
 
 
-def answer_grammar(wanted: Wanted, *, thinking_open: bool, may_think: bool, warn: Warn) -> Grammar | None:
+def answer_grammar(wanted: Wanted, *, thinking_open: bool, may_think: bool) -> Grammar | None:
     """None when the answer is free. ``thinking_open``: it begins inside thoughts; ``may_think``: it may open some.
 
-    Raises ChatError with llama-server's status and words.
+    What a schema has that cannot be enforced is logged. Raises ChatError with llama-server's status and words.
     """
     try:
-        grammar = _grammar(wanted, thinking_open, may_think, warn)
+        grammar = _grammar(wanted, thinking_open, may_think)
         if grammar is not None:
             check_lark(grammar.lark)
     except SchemaError as error:
@@ -55,7 +58,7 @@ def schema_message(error: SchemaError) -> str:
     return f"Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n{error}"
 
 
-def _grammar(wanted: Wanted, thinking_open: bool, may_think: bool, warn: Warn) -> Grammar | None:
+def _grammar(wanted: Wanted, thinking_open: bool, may_think: bool) -> Grammar | None:
     if wanted.grammar:
         return Grammar(grammar_to_lark(wanted.grammar))
     has_calls = bool(wanted.tools) and wanted.form != "content_only"
@@ -69,7 +72,7 @@ def _grammar(wanted: Wanted, thinking_open: bool, may_think: bool, warn: Warn) -
     answers = ["calls"] if rules else []
     if wanted.schema is not None and not wanted.must_call:
         care: Care = "strict" if wanted.is_strict else "usual"
-        rules.append(f"answer: {json_rule(wanted.schema, care, warn)}\n")
+        rules.append(f"answer: {json_rule(wanted.schema, care, _warn)}\n")
         answers.append("answer")
     return _behind_thoughts(f"({' | '.join(answers)})", "".join(rules), thinking_open, may_think)
 
@@ -91,3 +94,7 @@ def _behind_thoughts(answer: str, rules: str, thinking_open: bool, may_think: bo
         thought = f'thought[suffix="{THOUGHTS[1]}"]: /(?s:.*)/\n'
         return Grammar(f'start: ("{THOUGHTS[0]}" thought GAP)? {answer}\n{gap}{thought}{rules}')
     return Grammar(f"start: {answer}\n{rules}")
+
+
+def _warn(text: str) -> None:
+    log.warning("the schema of the answer: %s", text)

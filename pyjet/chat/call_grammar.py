@@ -89,14 +89,18 @@ def _xml_value(name: str, schema: Any, function: Mapping[str, Any]) -> str:
     types = parameter_types(function)[name]
     close = json.dumps(_CLOSE)
     if types == STRING_ONLY and isinstance(schema, dict):
-        values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else []
-        if values and isinstance(values, list) and not any(_CLOSE in value + "\n" for value in values):
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values and all(_is_line_text(value) for value in values):
             return "(" + " | ".join(json.dumps(value) for value in values) + f") {close}"
     if "string" in types:
         return "text"
     root = rebased(_parameters(function), "#/$defs/root")
     alone = {**rebased(schema, "#/$defs/root"), "$defs": {"root": root}} if '"$ref"' in json.dumps(schema) else schema
     return _json(alone, f"{function['name']}, parameter {name}") + " " + close
+
+
+def _is_line_text(value: Any) -> bool:
+    return isinstance(value, str) and _CLOSE not in value + "\n"
 
 
 def _takes_others(parameters: Mapping[str, Any]) -> bool:

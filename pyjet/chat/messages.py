@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +20,6 @@ from pyjet.chat.validation import (
     parse_tool_choice,
     parse_tools,
 )
-
-log = logging.getLogger(__name__)
 
 __all__ = ["ChatError", "ChatOptions", "PreparedChat", "prepare_chat"]
 
@@ -45,10 +42,7 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
     raw_tools = body.get("tools")
     choice = parse_tool_choice(body)
     if not options.jinja:
-        if isinstance(raw_tools, list) and raw_tools:
-            raise ChatError(500, "tools param requires --jinja flag", "server_error")
-        if choice != "auto":
-            raise ChatError(500, "tool_choice param requires --jinja flag", "server_error")
+        _check_without_jinja(raw_tools, choice)
     schema, is_strict, grammar = constraint_of(body)
     messages = parse_messages(check_messages(body))
     tools = parse_tools(raw_tools)
@@ -109,9 +103,15 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
             wanted,
             thinking_open=thinking_open,
             may_think=options.jinja and template.has_think_tags and enable_thinking and "</think>" not in parse_prefix,
-            warn=lambda text: log.warning("the schema of the answer: %s", text),
         ),
     )
+
+
+def _check_without_jinja(raw_tools: Any, choice: str | dict[str, Any]) -> None:
+    if isinstance(raw_tools, list) and raw_tools:
+        raise ChatError(500, "tools param requires --jinja flag", "server_error")
+    if choice != "auto":
+        raise ChatError(500, "tool_choice param requires --jinja flag", "server_error")
 
 
 def _callable_tools(tools: list[dict[str, Any]], choice: str | dict[str, Any]) -> list[dict[str, Any]]:

@@ -105,6 +105,7 @@ class GenerationRequest:
     cache_prompt: bool = True  # False: read the whole prompt, whatever is known of it
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
     grammar: Grammar | None = None  # that the answer must follow
+    n_before: int = 0  # tokens of the answer that earlier requests brought: the noise of its draws goes on behind them
     pooling: Pooling | None = None  # EmbeddingEvents instead of tokens; then nothing is kept of the prompt
 
     @property

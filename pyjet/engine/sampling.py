@@ -51,12 +51,13 @@ class Sampler:
         n_probs: int = 0,
         post_probs: bool = False,
         is_constrained: bool = False,
+        index: int = 0,
     ) -> None:
         self.params = params
         self.n_probs = n_probs
         self.post_probs = post_probs
         self.seed = secrets.randbits(64) if params.seed == RANDOM_SEED else params.seed & 0xFFFFFFFFFFFFFFFF
-        self.index = 0
+        self.index = index
         self.biases = merged_biases(params.logit_bias, n_vocab)
         self._chain = active_samplers(params)
         self._counts: Counter[int] | None = Counter() if "penalties" in self._chain else None  # of the window's tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pyjet.model.tokenizer import Tokenizer
     from pyjet.server.options import ServerOptions
 
-_log = logging.getLogger(__name__)
 _CONSTRAINTS = ("grammar", "json_schema", "response_format")
 _TOKEN, _WORD, _PATTERN, _PATTERN_FULL = range(4)  # types of llama-server's triggers
 
@@ -28,7 +26,7 @@ def text_rules(params: CompletionParams, tokenizer: Tokenizer) -> None:
     """Set ``rules`` of a text completion. ApiError 400 for a grammar or schema that cannot be used."""
     wanted = Wanted(schema=None if params.grammar else params.json_schema, grammar=params.grammar)
     try:
-        params.rules = answer_grammar(wanted, thinking_open=False, may_think=False, warn=_warn)
+        params.rules = answer_grammar(wanted, thinking_open=False, may_think=False)
     except ChatError as error:
         raise ApiError(error.status, error.message, error.type) from error
     _begin_late(params, tokenizer)
@@ -96,8 +94,3 @@ def _mark(triggers: list[Any], tokenizer: Tokenizer) -> Mark:
 
 def _bad_trigger(reason: str) -> ApiError:
     return ApiError(400, f"Field 'grammar_triggers': Error: {reason}")
-
-
-def _warn(text: str) -> None:
-    _log.warning("the schema of the answer: %s", text)
-

@@ -71,6 +71,7 @@ class Writing:
             cache_prompt=first.cache_prompt or timings is not None,
             return_progress=first.return_progress and timings is None,
             grammar=first.grammar and first.grammar.behind((*generated, *tokens)),
+            n_before=len(generated) + len(tokens),
         )
         if timings is not None:
             timings = timings._replace(predicted_n=n_kept)

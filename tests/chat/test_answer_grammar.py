@@ -178,6 +178,14 @@ def test_parameters_that_schemas_leave_open() -> None:
         assert accepts(lark, xml("f")) and not accepts(lark, xml("f", a="1"))
 
 
+def test_enums_at_odds_with_the_rest_of_their_schema() -> None:
+    properties = {"a": {"const": "x", "enum": ["x", 1]}, "b": {"$ref": "#/$defs/text", "enum": ["x", 1]}}
+    schema = {"type": "object", "properties": properties, "$defs": {"text": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    lark = "start: calls\n" + grammar("qwen3.5", tools=[tool]).lark.partition("\n")[2]
+    assert accepts(lark, xml("f", a="x", b="x")) and not accepts(lark, xml("f", a="y"))
+
+
 def test_very_many_parameters() -> None:
     names = [f"p{i}" for i in range(70)]
     schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}, "required": names}

@@ -1,9 +1,10 @@
-"""Tokens of a step taken at once are the same as one after the other."""
+"""Tokens taken at once are the same as one after the other, and those of two requests as those of one."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyjet.engine.request import GenerationRequest, SamplingParams
@@ -43,3 +44,19 @@ def test_all_at_once_or_one_by_one(tokens: list[int], sampling: SamplingParams) 
         one_by_one.token_times.append(2.5)
         one_by_one.sampler.accept(token)
     assert state_of(at_once) == state_of(one_by_one)
+
+
+def test_an_answer_that_goes_on_draws_what_one_request_would_have_drawn() -> None:
+    sampling, logits = SamplingParams(temperature=1.0, seed=7), np.zeros(100, np.float32)
+
+    def drawn(prompt: tuple[int, ...], n_tokens: int, n_before: int) -> list[int]:
+        request = GenerationRequest("a", prompt, sampling, n_before=n_before)
+        sampler = Sequence(request, 0, 0.0, 40, 4, 100).sampler
+        tokens = []
+        for _ in range(n_tokens):
+            tokens.append(sampler.sample(logits)[0])
+            sampler.accept(tokens[-1])
+        return tokens
+
+    whole = drawn((1, 2), 12, 0)
+    assert drawn((2, *whole[:5]), 7, 5) == whole[5:] != drawn((2, *whole[:5]), 7, 0)

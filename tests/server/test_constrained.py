@@ -165,6 +165,14 @@ def test_a_grammar_of_the_command_line_is_the_default(engine: LocalEngine) -> No
     check_person(chat_text(post(client, CHAT, {"messages": HI, "json_schema": SCHEMA, "max_tokens": 200})))
 
 
+def test_a_grammar_of_the_command_line_does_not_hold_beside_tools(engine: LocalEngine) -> None:
+    client = client_of(engine, grammar='root ::= "yes" | "no"', reasoning="off")
+    body = {"messages": HI, "tools": TOOLS, "tool_choice": "required", "max_tokens": 300, "verbose": True}
+    answer = post(client, CHAT, {**body, "grammar_lazy": True, "grammar_triggers": [{"type": 1, "value": "§§"}]})
+    assert answer["choices"][0]["message"]["tool_calls"], "the trigger belongs to no grammar of this request"
+    assert "get_weather" in answer["__verbose"]["generation_settings"]["grammar"]
+
+
 def test_a_schema_of_the_command_line_is_the_default(engine: LocalEngine) -> None:
     client = client_of(engine, json_schema=json.dumps(SCHEMA), reasoning="off")
     check_person(post(client, "/completion", {"prompt": "x", "n_predict": 200})["content"])

@@ -38,6 +38,7 @@ def test_half_of_what_is_not_kept_leaves(batch: int) -> None:
     whole = PROMPT + generated
     assert len(whole) == N_CTX
     assert list(second.prompt) == whole[:4] + whole[4 + 14 :]
+    assert (first.n_before, second.n_before) == (0, len(generated))
     assert second.max_tokens == 20 - len(generated) and second.priority == first.priority + 1
     assert answer["tokens"] == generated + list(range(300, 308))
     assert (answer["tokens_predicted"], answer["timings"]["predicted_n"]) == (20, 20)

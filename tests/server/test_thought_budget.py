@@ -44,6 +44,7 @@ def test_the_budget_counts_from_the_tag(budget: int, batch: int) -> None:
     assert choice["message"]["content"] == "Hello you" and choice["finish_reason"] == "stop"
     first, second = engine.requests
     assert second.prompt == (*first.prompt, *thoughts, *ids(END))
+    assert second.n_before == len(thoughts) + len(ids(END))
     n_tokens = len(thoughts) + len(ids(END)) + len(ids("\n\nHello you")) + 1
     assert answer["usage"]["completion_tokens"] == answer["timings"]["predicted_n"] == n_tokens
     assert answer["usage"]["prompt_tokens"] == len(first.prompt)

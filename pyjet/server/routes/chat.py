@@ -109,11 +109,12 @@ def encode_prompt(service: Service, prepared: PreparedChat) -> list[int]:
 
 
 def chat_params(service: Service, body: Mapping[str, Any], prepared: PreparedChat) -> CompletionParams:
-    """Sampling and output settings of a chat request. ApiError 501 for what is not built."""
+    """Sampling and output settings of a chat request, and the grammar of its answer. ApiError 400 for a wrong field."""
     fields = dict(body)
     if prepared.n_probs is not None:
         fields["n_probs"] = prepared.n_probs
     fields |= {"reasoning_format": prepared.reasoning_format, "chat_format": None}
+    fields["grammar"] = with_defaults(body, service.options).get("grammar") or ""  # not the default beside tools
     params = parse_params(fields, service.options, service.tokenizer, n_slots=service.n_slots)
     params.chat_format = prepared.chat_format
     params.generation_prompt = prepared.generation_prompt
