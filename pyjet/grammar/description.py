@@ -14,9 +14,9 @@ class GrammarError(ValueError):
 class Mark:
     """Text behind which a grammar begins.
 
-    ``texts``: any of them; ``pattern``: a regular expression (Python's ``re``) that is searched in all of the answer
-    instead. ``is_part``: the grammar describes the marked text too, of a pattern with groups from the first group on.
-    ``thoughts``: the tags that open and close text in which nothing is a mark; ``inside``: the answer begins there.
+    ``texts``: any of them; ``pattern``: a regular expression of the ``regex`` package that is searched in all of the
+    answer instead. ``is_part``: the grammar describes the marked text too, of a pattern with groups from the first group
+    on. ``thoughts``: the tags that open and close text in which nothing is a mark; ``inside``: the answer begins there.
     """
 
     texts: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyjet.chat.answer_grammar import Wanted, answer_grammar
 from pyjet.chat.types import ChatError, PreparedChat
 from pyjet.grammar.description import Mark
+from pyjet.grammar.marks import compile_pattern
 from pyjet.server.completion_params import CompletionParams
 from pyjet.server.errors import ApiError
 
@@ -86,8 +87,8 @@ def _mark(triggers: list[Any], tokenizer: Tokenizer) -> Mark:
         return Mark(tuple(words), is_part=True)
     pattern = "|".join([*(re.escape(word) for word in words), *patterns])
     try:
-        re.compile(pattern, re.DOTALL)
-    except re.error as error:
+        compile_pattern(pattern)
+    except ValueError as error:
         raise _bad_trigger(f"the pattern {pattern!r} cannot be used: {error}") from None
     return Mark(pattern=pattern, is_part=True)
 

@@ -24,6 +24,7 @@ from tests.engine.fake_native import LIMITS, FakeNative
 OWNER = SlotFileOwner("model", "cpu f16 f16", page_tokens=4, page_bytes=24, state_bytes=10)
 SNAPSHOT = Snapshot(np.arange(6, dtype=np.int32), np.full((2, 24), 7, np.uint8), np.arange(10, dtype=np.uint8))
 PROMPT = tuple(range(20))
+N_HEADER_AT = 12  # behind magic and version
 
 
 def ask(engine: LocalEngine, name: str, prompt: tuple[int, ...] = PROMPT, **fields: object) -> tuple[list[int], int]:
@@ -132,6 +133,19 @@ def test_no_damaged_file_is_accepted(tmp_path_factory: pytest.TempPathFactory, d
         return
     path.write_bytes(damaged)
     with pytest.raises(SlotFileError):
+        read_slot_file(path, OWNER)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "-1", '"x"', "[]"])
+def test_no_number_in_a_header_is_believed(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "x"
+    write_slot_file(path, OWNER, SNAPSHOT)
+    good, count = path.read_bytes(), f'"n_tokens": {len(SNAPSHOT.tokens)}'.encode()
+    forged = f'"n_tokens": {number}'.encode()
+    size = int.from_bytes(good[N_HEADER_AT : N_HEADER_AT + 4], "little") + len(forged) - len(count)
+    data = good[:N_HEADER_AT] + size.to_bytes(4, "little") + good[N_HEADER_AT + 4 :]
+    path.write_bytes(data.replace(count, forged, 1))
+    with pytest.raises(SlotFileError, match=r"its header|no tokens|not the size"):
         read_slot_file(path, OWNER)
 
 

@@ -219,3 +219,12 @@ def test_errors_of_the_compiler() -> None:
     broken.prepare()
     with pytest.raises(ValueError):
         broken.constraint(LIST)
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    slow = Mark(pattern=r"(?:a|aa)+!")
+    search = MarkSearch(slow)
+    assert search.add(b"a" * 60 + b"? ! ") is None
+    assert "is given up" in caplog.text
+    assert search.add(b"aa!") is None and search.n_before([b"aa!", b"aa!"]) == 2
+    assert MarkSearch(slow).add(b"aaa!b") == b"b"
