@@ -15,7 +15,7 @@ class Mark:
     """Text behind which a grammar begins.
 
     ``texts``: any of them; ``pattern``: a regular expression of the ``regex`` package that is searched in all of the
-    answer instead. ``is_part``: the grammar describes the marked text too, of a pattern with groups from the first group
+    answer instead. ``is_part``: the grammar describes the marked text too, of a pattern with groups from the first one
     on. ``thoughts``: the tags that open and close text in which nothing is a mark; ``inside``: the answer begins there.
     """
 
