@@ -53,6 +53,13 @@ def opencode_play(work: Path) -> Play:
     return Play([call_text("read", filePath=file), edit, DONE])
 
 
+def read_and_edit(work: Path, read: str, edit: str) -> Play:
+    """With the tools of these names, whose arguments Claude Code and Qwen Code have in common."""
+    file = str(work / FILE)
+    change = call_text(edit, file_path=file, old_string="Hello", new_string="Howdy")
+    return Play([call_text(read, file_path=file), change, DONE])
+
+
 def claude_code(place: Place) -> Command:
     variables = {
         "ANTHROPIC_BASE_URL": place.url, "ANTHROPIC_AUTH_TOKEN": KEY, "DISABLE_AUTOUPDATER": "1",
@@ -63,9 +70,7 @@ def claude_code(place: Place) -> Command:
 
 
 def claude_code_play(work: Path) -> Play:
-    file = str(work / FILE)
-    edit = call_text("Edit", file_path=file, old_string="Hello", new_string="Howdy")
-    return Play([call_text("Read", file_path=file), edit, DONE])
+    return read_and_edit(work, "Read", "Edit")
 
 
 def codex(place: Place) -> Command:
@@ -91,9 +96,7 @@ def qwen_code(place: Place) -> Command:
 
 
 def qwen_code_play(work: Path) -> Play:
-    file = str(work / FILE)
-    edit = call_text("edit", file_path=file, old_string="Hello", new_string="Howdy")
-    return Play([call_text("read_file", file_path=file), edit, DONE])
+    return read_and_edit(work, "read_file", "edit")
 
 
 def cline(place: Place) -> Command:

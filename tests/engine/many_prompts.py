@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from pyjet.assets import default_model_path
-from pyjet.engine.build import build_native
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import EngineCore
 from pyjet.engine.counters import Counters
@@ -101,13 +100,6 @@ class Answers:
 
     tokens: dict[int, list[int]]
     counters: Counters
-
-
-def build(settings: EngineSettings) -> NativeEngine:
-    """An engine for any of DRAFTS, one core after the other."""
-    engine, _ = build_native(settings, lambda *_: None)
-    assert isinstance(engine, NativeEngine)
-    return engine
 
 
 def limits_for(drafts: SpeculationSettings, n_vocab: int) -> EngineLimits:

@@ -17,11 +17,11 @@ from tests.engine.many_prompts import (
     SETTINGS,
     Answers,
     answers,
-    build,
     check_a_fault_is_noticed,
     check_drafts,
     check_same,
 )
+from tests.engine.real_engine import build
 
 N_TOKENS = 12
 ODD, EVEN = ALL[1::2], ALL[::2]  # chats, code

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from pyjet.assets import default_model_path
-from pyjet.engine.build import build_native
 from pyjet.engine.core import EngineCore
 from pyjet.engine.request import FinishedEvent, GenerationRequest, SamplingParams
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.native.engine import NativeEngine
+from tests.engine.real_engine import build
 from tests.server.real import has_library
 from tests.server.scripted import ids
 
@@ -35,10 +35,8 @@ SETTINGS = EngineSettings(
 
 @pytest.fixture(scope="module")
 def native() -> Iterator[NativeEngine]:
-    engine, _ = build_native(SETTINGS, lambda *_: None)
-    assert isinstance(engine, NativeEngine)
-    yield engine
-    engine.close()
+    with build(SETTINGS) as engine:
+        yield engine
 
 
 def share_right(native: NativeEngine, temperature: float, sampling: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyjet.engine.build import build_constraints, build_native
+from pyjet.engine.build import build_constraints
 from pyjet.engine.process import EngineProcess
 from pyjet.engine.request import GenerationRequest, SamplingParams, TokenEvent
 from pyjet.engine.sequence import Sequence
@@ -18,6 +18,7 @@ from pyjet.grammar.gbnf_lark import gbnf_to_lark
 from pyjet.grammar.json_schema import json_rule
 from pyjet.grammar.matcher import GrammarCompiler
 from pyjet.native.engine import NativeEngine
+from tests.engine.real_engine import build
 from tests.engine.test_real_speculation import MTP, PROMPT, SETTINGS, Answers
 from tests.server.scripted import tiny_tokenizer
 
@@ -55,10 +56,8 @@ def constraints() -> GrammarCompiler:
 
 @pytest.fixture(scope="module")
 def native() -> Iterator[NativeEngine]:
-    engine, _ = build_native(replace(SETTINGS, speculation=MTP), lambda *_: None)
-    assert isinstance(engine, NativeEngine)
-    yield engine
-    engine.close()
+    with build(replace(SETTINGS, speculation=MTP)) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")

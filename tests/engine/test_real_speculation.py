@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from pyjet.assets import default_model_path
-from pyjet.engine.build import build_native
 from pyjet.engine.constraint import Constraints
 from pyjet.engine.core import EngineCore
 from pyjet.engine.request import Event, FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
@@ -18,6 +17,7 @@ from pyjet.engine.settings import EngineSettings
 from pyjet.engine.speculation import DraftOverride
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.native.engine import NativeEngine
+from tests.engine.real_engine import build
 
 SETTINGS = EngineSettings(
     str(default_model_path()), n_slots=3, n_ctx_slot=256, n_ctx_total=768, n_ubatch=48, n_threads=2, calibrate=False
@@ -38,10 +38,8 @@ Answer = list[tuple[int, object]]
 
 @pytest.fixture(scope="module")
 def native() -> Iterator[NativeEngine]:
-    engine, _ = build_native(SETTINGS, lambda *_: None)
-    assert isinstance(engine, NativeEngine)
-    yield engine
-    engine.close()
+    with build(SETTINGS) as engine:
+        yield engine
 
 
 class Answers:
@@ -115,11 +113,8 @@ MTP = SpeculationSettings(mtp=True, n_max=3, adaptive=False)
 @pytest.fixture(scope="module")
 def drafting() -> Iterator[NativeEngine]:
     """With a draft head of part of the vocabulary, so that blocks of recent tokens matter."""
-    settings = replace(SETTINGS, speculation=replace(MTP, n_max=7, draft_vocab=1024))
-    engine, _ = build_native(settings, lambda *_: None)
-    assert isinstance(engine, NativeEngine)
-    yield engine
-    engine.close()
+    with build(replace(SETTINGS, speculation=replace(MTP, n_max=7, draft_vocab=1024))) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize(

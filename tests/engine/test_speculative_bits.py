@@ -18,7 +18,7 @@ from pyjet.engine.speculation import DraftOverride
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.native.engine import NativeEngine
 from tests.engine.broken_verifiers import lose_states
-from tests.engine.many_prompts import build
+from tests.engine.real_engine import build
 
 MTP = SpeculationSettings(mtp=True, n_max=3, draft_vocab=1024, adaptive=False)
 DRAFTS = {

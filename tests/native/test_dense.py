@@ -15,6 +15,7 @@ import pytest
 from pyjet.model.reader import Model
 from pyjet.native import EngineConfig, NativeEngine, NativeError
 from tests.native.conftest import MakeModel
+from tests.support.float_embedding import with_float_embedding
 from tests.support.native_steps import ALL_OUTPUTS, Part, Run, make_batch, run_alone, same_bits, step_runs
 from tests.support.random_norms import with_random_norms
 from tests.support.reference_model import ReferenceModel, relative_error, row_errors
@@ -58,14 +59,6 @@ def case(synthetic_model: MakeModel) -> MakeCase:
 def engine_of(model: Model, kv: str = "f16", **settings: int) -> NativeEngine:
     sizes = {"n_pages": 24, "n_state_slots": 4, "max_rows": 128, "max_spec": 4, "page_tokens": 48, "n_threads": 2}
     return NativeEngine(model, EngineConfig(kv_type_k=kv, kv_type_v=kv, **{**sizes, **settings}))
-
-
-def with_float_embedding(model: Model) -> Model:
-    """Normal F32 embeddings; see tests/native/test_reference.py."""
-    old = model.tensors["token_embd.weight"]
-    values = np.random.default_rng(3).standard_normal(old.shape[::-1]).astype(np.float32)
-    new = replace(old, type=0, type_name="F32", data=values.view(np.uint8).reshape(-1), n_bytes=values.nbytes)
-    return replace(model, tensors={**model.tensors, old.name: new})
 
 
 @pytest.mark.parametrize("name", MODELS)

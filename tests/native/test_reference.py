@@ -18,6 +18,7 @@ from pyjet.model.reader import Model
 from pyjet.native import EngineConfig, NativeEngine, cpu_isa
 from pyjet.native.config import ISAS
 from tests.native.conftest import MakeModel
+from tests.support.float_embedding import with_float_embedding
 from tests.support.native_steps import ALL_OUTPUTS, Part, make_batch
 from tests.support.reference_model import ReferenceModel, relative_error, row_errors
 
@@ -62,14 +63,6 @@ def test_float_weights(name: str, synthetic_model: MakeModel, tiny_model: MakeMo
         logits, hidden = run_trunk(model, tokens, isa, "q8_0")
         assert relative_error(logits, exact.logits) < Q8_0_LIMIT, isa
         assert relative_error(hidden, exact.hidden) < HIDDEN_FACTOR * Q8_0_LIMIT, isa
-
-
-def with_float_embedding(model: Model) -> Model:
-    """Normal F32 embeddings: products of few integers would lie exactly between two int8 values all the time."""
-    old = model.tensors["token_embd.weight"]
-    values = np.random.default_rng(3).standard_normal(old.shape[::-1]).astype(np.float32)
-    new = replace(old, type=0, type_name="F32", data=values.view(np.uint8).reshape(-1), n_bytes=values.nbytes)
-    return replace(model, tensors={**model.tensors, old.name: new})
 
 
 @pytest.mark.parametrize("type_name", FILE_TYPES)

@@ -14,11 +14,11 @@ from tests.engine.many_prompts import (
     SETTINGS,
     Answers,
     answers,
-    build,
     check_a_fault_is_noticed,
     check_drafts,
     check_same,
 )
+from tests.engine.real_engine import build
 
 N_TOKENS = 32
 
