@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyjet.chat import ChatOptions, ChatStreamParser, ChatTemplate, prepare_chat
+from pyjet.chat.types import PreparedChat
 
 PIECES = (1, 2, 5, 16, 1 << 20)
 USER = {"role": "user", "content": "Hi"}
@@ -47,8 +48,13 @@ def template(family: str) -> ChatTemplate:
 
 def answer(family: str, text: str, *, truncated: bool = False, options: ChatOptions | None = None,
            **fields: Any) -> Message:
-    """(reasoning, content, calls), the same whatever pieces the text comes in; deltas add up to the message."""
+    """What the answer of a family's template says."""
     chat = prepare_chat({"messages": [USER], "tools": TOOLS, **fields}, template(family), options or ChatOptions())
+    return read_in_pieces(chat, text, truncated=truncated)
+
+
+def read_in_pieces(chat: PreparedChat, text: str, *, truncated: bool = False) -> Message:
+    """(reasoning, content, calls), the same whatever pieces the text comes in; deltas add up to the message."""
     found = []
     for size in PIECES:
         parser = ChatStreamParser(chat)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyjet.chat import ChatOptions, ChatStreamParser, ChatTemplate, prepare_chat
-from tests.chat.test_families import PIECES, TOOLS, USER
+from pyjet.chat import ChatOptions, ChatTemplate, prepare_chat
+from tests.chat.test_families import TOOLS, USER, read_in_pieces
 
 SOURCE = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}\n" \
          "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}" \
@@ -16,20 +16,10 @@ CALL = ("read_file", '{"path":"a.py","line":3}')
 
 
 def answer(text: str, *, truncated: bool = False, **fields: object) -> tuple[str, list[tuple[str, str]]]:
-    """(content, calls), the same whatever pieces the text comes in; deltas add up to the message."""
+    """(content, calls)."""
     chat = prepare_chat({"messages": [USER], "tools": TOOLS, **fields}, ChatTemplate(SOURCE), ChatOptions())
-    found = []
-    for size in PIECES:
-        parser = ChatStreamParser(chat)
-        deltas = [delta for start in range(0, len(text), size) for delta in parser.push(text[start:start + size])]
-        deltas += parser.finish(truncated)
-        message = parser.message()
-        assert "".join(delta.text for delta in deltas if delta.kind == "content") == message.content
-        arguments = "".join(delta.text for delta in deltas if delta.kind.startswith("tool"))
-        assert arguments == "".join(call.arguments for call in message.tool_calls)
-        found.append((message.content, [(call.name, call.arguments) for call in message.tool_calls]))
-    assert all(message == found[0] for message in found)
-    return found[0]
+    _, content, calls = read_in_pieces(chat, text, truncated=truncated)
+    return content, calls
 
 
 @pytest.mark.parametrize("text", [
