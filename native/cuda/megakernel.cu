@@ -16,6 +16,7 @@
 #include "cuda/ops/rotate.cuh"
 #include "cuda/ops/rows.cuh"
 #include "cuda/ops/sample.cuh"
+#include "cuda/sync/registers.cuh"
 
 namespace pj::cuda {
 
@@ -48,11 +49,11 @@ __device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
             {slots, shared_address(kActFull), shared_address(kActEmpty), s.act_slots, slot_bytes}};
 }
 
-// Readers of a piece of weights are the two warps of a group, those of activations all groups.
+// Readers of a piece of weights are the warps that share a block, those of activations all of them.
 __device__ __forceinline__ void init_rings(int act_slots, bool wide) {
     for (int i = 0; i < kRingUses; ++i) {
         barrier_init(ByteRing::full(i), full_arrivals());
-        barrier_init(ByteRing::empty(i), 2);
+        barrier_init(ByteRing::empty(i), wide ? kWideTeamWarps : 2);
     }
     for (int i = 0; i < act_slots; ++i) {
         barrier_init(shared_address(kActFull) + i * 8, wide ? full_arrivals() : kLaneArrivals);
@@ -197,8 +198,13 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     }
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    if (warp == kConsumerWarps) return load_weights(s, rings.weights, lane);
-    if (warp == kConsumerWarps + 1) return load_activations(s, rings.acts, lane);
+    if (warp >= kConsumerWarps) {
+        become_loader();
+        if (warp == kConsumerWarps) load_weights(s, rings.weights, lane);
+        if (warp == kConsumerWarps + 1) load_activations(s, rings.acts, lane);
+        return;
+    }
+    become_consumer();
     consume(both, rings, ops);
 }
 

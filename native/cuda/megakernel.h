@@ -12,7 +12,7 @@
 namespace pj::cuda {
 
 constexpr int kConsumerWarps = 8;
-constexpr int kThreads = (kConsumerWarps + 2) * 32;  // + weight loader + activation loader
+constexpr int kThreads = (kConsumerWarps + 4) * 32;  // + a warpgroup of loaders, of which two warps have work
 
 constexpr size_t shared_bytes(size_t ring_bytes, int act_slots, int pass_tiles) {
     return kActSlots + act_slots * pass_tiles * sizeof(ActTile) + ring_bytes;

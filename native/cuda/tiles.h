@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace pj::cuda {
 
 constexpr int kUnitOutputs = 64;
@@ -55,13 +57,21 @@ static_assert(kQ4KUnit % 16 == 0 && kQ5KUnit % 16 == 0 && kQ6KUnit % 16 == 0 && 
 
 // Quantised activations of 8 rows and 256 inputs.
 //   q      [8 k-blocks][32 lanes][8 bytes]: B operand of mma.m16n8k32; lane 4 n + t holds row n,
-//          inputs 4 t .. + 3 and 16 + 4 t .. + 3
-//   sums   [32 lanes][8 bytes]: sums of each 16 inputs, as B operand of mma.m16n8k16; lane 4 n + t
-//          holds row n, sums 4 t .. + 3: upper parts (sum >> 7), then lower parts (sum & 127)
+//          inputs 4 t .. + 3 and 16 + 4 t .. + 3. Of rows 4 .. 7 lanes t and t + 2 have changed
+//          places (place), which is how wgmma reads rows of 32 bytes
+//   sums   [32 lanes][4 halves]: sums of each 16 inputs (exact, at most 2032), as B operand of
+//          mma.m16n8k16; lane 4 n + t holds row n, sums 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, at the
+//          places of q
 //   scale  [8 k-blocks][8 rows]: all eight equal in the form with one scale per 256
 struct ActTile {
+    // Where the bytes of a lane are.
+    static PJ_HOST_DEVICE int place(int lane) { return lane ^ (lane >> 3 & 2); }
+    // Where sum s of a lane's row is among its lanes' halves: sum_lane(s) of four, sum_half(s) of four.
+    static PJ_HOST_DEVICE int sum_lane(int s) { return (s & 7) >> 1; }
+    static PJ_HOST_DEVICE int sum_half(int s) { return (s >> 3) * 2 + (s & 1); }
+
     int8_t q[8][32][8];
-    int8_t sums[32][8];
+    uint16_t sums[32][4];
     float scale[8][8];
 };
 static_assert(sizeof(ActTile) == 2560, "copied in 16-byte pieces");

@@ -2,33 +2,46 @@
 //
 // Order of sums: integers are exact within a unit (256 inputs); the units of a piece (split.h) are
 // added in order, then the pieces of a block. Steps of few rows: a CTA computes its own range of
-// slices, stores pieces, and readers add them. Wide steps: a CTA takes a whole quad and a group of
-// rows, reads every weight once for them, and adds the same pieces in the same order itself.
+// slices, stores pieces, and readers add them. Wide steps: a CTA takes whole blocks, as many as it has
+// teams of warps, and a group of rows, reads every weight once for them, and adds the same pieces in the
+// same order itself.
 #pragma once
 
 #include <type_traits>
 
 #include "cuda/ops/multiply_unit.cuh"
 #include "cuda/ops/products.cuh"
+#include "cuda/ops/warpgroup_unit.cuh"
 #include "cuda/sync/grid.cuh"
 #include "cuda/sync/ring.cuh"
 
 namespace pj::cuda {
 
+// Warps that multiply a block in wide steps: a warpgroup where there are products of warpgroups.
+constexpr int kWideTeamWarps = kWarpgroups ? 4 : 2;
+constexpr int kWideBlocks = kConsumerWarps / kWideTeamWarps;  // neighbouring blocks of a CTA's item
+
+__device__ __forceinline__ int wide_spans(int n_blocks) {
+    return static_cast<int>(static_cast<unsigned>(n_blocks + kWideBlocks - 1) / kWideBlocks);
+}
+
 __device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
     return rows == kRowsAll ? s.n_rows : rows == kRowsSelected ? s.n_selected : s.draft.n;
 }
 
-// Row tiles that share one read of the weights. In wide steps eight, unless half of that deals the items
-// much more evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
+constexpr int kWideTiles = kWarpgroups ? 2 * kWarpgroupTiles : 8;
+
+// Row tiles that share one read of the weights. In wide steps the most, unless half of that deals the items much more
+// evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
 __device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_blocks) {
     const int tiles = (n_rows + 7) / 8;
     if (!s.wide) return tiles <= 4 ? tiles : 8;
-    if (tiles <= 4 || s.pass_tiles == 4) return 4;
-    const unsigned quads = quads_of(n_blocks), grid = gridDim.x;
-    const unsigned rounds8 = (quads * ((tiles + 7) / 8) + grid - 1) / grid * 2;
-    const unsigned rounds4 = (quads * ((tiles + 3) / 4) + grid - 1) / grid;
-    return rounds4 * 8 <= rounds8 * 7 ? 4 : 8;
+    constexpr int kHalf = kWideTiles / 2;
+    if (tiles <= kHalf || s.pass_tiles == 4) return kHalf;
+    const unsigned spans = wide_spans(n_blocks), grid = gridDim.x;
+    const unsigned rounds = (spans * ((tiles + kWideTiles - 1) / kWideTiles) + grid - 1) / grid * 2;
+    const unsigned half_rounds = (spans * ((tiles + kHalf - 1) / kHalf) + grid - 1) / grid;
+    return half_rounds * 8 <= rounds * 7 ? kHalf : kWideTiles;
 }
 
 // This CTA's number in the split of a matrix.
@@ -37,22 +50,31 @@ __device__ __forceinline__ int split_cta(int first_cta) {
     return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
 }
 
-// Wide steps: the (quad, row group) items of a matrix, dealt to the CTAs from the one after the
+constexpr int kPassTiles = 8;
+static_assert(kPassTiles == kWarpgroupTiles, "a slot is what a product of warpgroups reads");
+
+// Wide steps: the (blocks, row group) items of a matrix, dealt to the CTAs from the one after the
 // last item of the matrix before.
 struct WideItems {
+    int tiles, n_tiles;      // row tiles of a group, of the step
     int n_groups, n, first;  // row groups, items, this CTA's first item
 
-    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor) {
-        n_groups = (n_rows + tiles * 8 - 1) / (tiles * 8);
-        n = quads_of(n_blocks) * n_groups;
+    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor)
+        : tiles(tiles), n_tiles((n_rows + 7) / 8) {
+        n_groups = (n_tiles + tiles - 1) / tiles;
+        n = wide_spans(n_blocks) * n_groups;
         const int grid = static_cast<int>(gridDim.x);
         first = static_cast<int>(blockIdx.x) - static_cast<int>(cursor);
         if (first < 0) first += grid;
         cursor = (cursor + n) % grid;
     }
     // Neighbouring items share their weights.
-    __device__ __forceinline__ int quad(int item) const { return item / n_groups; }
-    __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
+    __device__ __forceinline__ int first_block(int item) const { return item / n_groups * kWideBlocks; }
+    __device__ __forceinline__ int first_tile(int item) const { return item % n_groups * tiles; }
+    // Slots of activations for a slice: 8 row tiles each.
+    __device__ __forceinline__ int passes(int item) const {
+        return (min(tiles, n_tiles - first_tile(item)) + kPassTiles - 1) / kPassTiles;
+    }
 };
 
 // Where a group is in the rings: advanced by every matrix of every op, as the loaders advance.
@@ -60,7 +82,7 @@ struct RingUses {
     uint32_t weights = 0, acts = 0, cursor = 0;
 };
 
-// A quad may have no block for a group: it only lets go of the activations.
+// An item may have no block for a team: it only lets go of the activations.
 __device__ __forceinline__ void skip_units(int n, const SlotRing &acts, RingUses &uses, int lane) {
     for (int i = 0; i < n; ++i, ++uses.acts) {
         acts.wait_full(uses.acts);
@@ -75,6 +97,10 @@ struct Piece {
     int64_t row_stride;
     int n_rows;  // of the step, from the first on
     bool add;    // to what is there
+
+    __device__ __forceinline__ Piece rows_from(int row) const {
+        return {n_units, out + row * row_stride, row_stride, n_rows - row, add};
+    }
 };
 
 // Steps of few rows: the CTA's range, quad by quad.
@@ -113,16 +139,16 @@ struct NarrowPieces {
 struct WidePieces {
     const StepArgs &s;
     const Gemm &gemm;
-    const int group, tiles, n_rows, n_slices;
+    const int team, tiles, n_rows, n_slices;
     WideItems items;
     RingUses &uses;
     int item, slice = 0, quad_end = 0, cta = 0;
 
-    __device__ __forceinline__ WidePieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, int tiles,
+    __device__ __forceinline__ WidePieces(const StepArgs &s, const Gemm &gemm, int team, int n_rows, int tiles,
                                           RingUses &uses)
         : s(s),
           gemm(gemm),
-          group(group),
+          team(team),
           tiles(tiles),
           n_rows(n_rows),
           n_slices(slices_of(gemm.n_blocks, gemm.k_units)),
@@ -132,14 +158,14 @@ struct WidePieces {
 
     __device__ __forceinline__ bool next_item(const SlotRing &acts, int lane) {
         for (item += gridDim.x; item < items.n; item += gridDim.x) {
-            const int quad = items.quad(item);
-            if (quad * kGroups + group < gemm.n_blocks) {
-                slice = quad * gemm.k_units;
+            const int block = items.first_block(item) + team;
+            if (block < gemm.n_blocks) {
+                slice = static_cast<int>(static_cast<unsigned>(block) / kGroups) * gemm.k_units;
                 quad_end = slice + gemm.k_units;
                 cta = cta_of(n_slices, slice, gemm.n_ctas);
                 return true;
             }
-            skip_units(gemm.k_units, acts, uses, lane);
+            skip_units(gemm.k_units * items.passes(item), acts, uses, lane);
         }
         return false;
     }
@@ -147,8 +173,8 @@ struct WidePieces {
     __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
         const bool first = slice == quad_end;
         if (first && !next_item(acts, lane)) return false;
-        const int row = items.row_group(item) * tiles * 8;
-        const int block = items.quad(item) * kGroups + group;
+        const int row = items.first_tile(item) * 8;
+        const int block = items.first_block(item) + team;
         p.n_units = min(quad_end, cta_range(n_slices, cta++, gemm.n_ctas).end) - slice;
         p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
         p.out = gemm.out + row * p.row_stride + block * kUnitOutputs;
@@ -159,8 +185,9 @@ struct WidePieces {
     }
 };
 
-template <int NT>
-__device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int lane, const Accumulators<NT> &acc) {
+// kTiles tiles of outputs, from first_tile on.
+template <int kTiles, int NT>
+__device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int lane, const float (&acc)[kTiles][NT][4]) {
     const int g = lane >> 2, t = lane & 3;
 #pragma unroll
     for (int n = 0; n < NT; ++n)
@@ -169,35 +196,35 @@ __device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int 
             const int row = n * 8 + 2 * t + j;
             if (row >= p.n_rows) continue;
             float *at = p.out + row * p.row_stride + first_tile * 16 + g;
-            float value[2 * kWarpTiles];
+            float value[2 * kTiles];
 #pragma unroll
-            for (int i = 0; i < 2 * kWarpTiles; ++i) value[i] = acc[i / 2][n][i % 2 * 2 + j];
+            for (int i = 0; i < 2 * kTiles; ++i) value[i] = acc[i / 2][n][i % 2 * 2 + j];
             if (p.add) {
 #pragma unroll
-                for (int i = 0; i < 2 * kWarpTiles; ++i) value[i] = __ldcg(at + 8 * i) + value[i];
+                for (int i = 0; i < 2 * kTiles; ++i) value[i] = __ldcg(at + 8 * i) + value[i];
             }
 #pragma unroll
-            for (int i = 0; i < 2 * kWarpTiles; ++i) __stcg(at + 8 * i, value[i]);
+            for (int i = 0; i < 2 * kTiles; ++i) __stcg(at + 8 * i, value[i]);
         }
 }
 
-template <int kFormat, int NT>
-__device__ __forceinline__ void add_units(int n_units, const ByteRing &weights, const SlotRing &acts, RingUses &uses,
-                                          Accumulators<NT> &acc) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
+// Calls multiply(unit of weights, activations) for n_units slices; both are shared addresses.
+template <class Multiply>
+__device__ __forceinline__ void for_each_unit(int n_units, int team, const ByteRing &weights, const SlotRing &acts,
+                                              RingUses &uses, const Multiply &multiply) {
+    const int lane = threadIdx.x & 31;
     for (int i = 0; i < n_units; ++i, ++uses.weights, ++uses.acts) {
         TraceLap lap;
-        const uint8_t *w = shared_pointer<const uint8_t>(weights.wait_full(group, uses.weights));
+        const uint8_t *w = shared_pointer<const uint8_t>(weights.wait_full(team, uses.weights));
         lap.add(kTraceWeightWait);
         acts.wait_full(uses.acts);
         lap.add(kTraceActWait);
         lap.count();
         __syncwarp();  // lanes leave the waits one by one, mma wants them together
-        const ActTile *a = shared_pointer<const ActTile>(acts.slot(uses.acts));
-        multiply_unit<kFormat, NT>(w, a, warp % 2 * kWarpTiles, lane, acc);
+        multiply(w, acts.slot(uses.acts));
         __syncwarp();
         if (lane == 0) {
-            weights.release(group, uses.weights);
+            weights.release(team, uses.weights);
             acts.release(uses.acts);
         }
     }
@@ -209,8 +236,10 @@ __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm,
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
     const auto run = [&](const Piece &p) {
         Accumulators<NT> acc = {};
-        add_units<kFormat, NT>(p.n_units, weights, acts, uses, acc);
-        store_piece<NT>(p, warp % 2 * kWarpTiles, lane, acc);
+        for_each_unit(p.n_units, group, weights, acts, uses, [&](const uint8_t *unit, uint32_t act) {
+            multiply_unit<kFormat, NT>(unit, shared_pointer<const ActTile>(act), warp % 2 * kWarpTiles, lane, acc);
+        });
+        store_piece(p, warp % 2 * kWarpTiles, lane, acc);
     };
     Piece p;
     if constexpr (kWide) {
@@ -221,6 +250,53 @@ __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm,
         while (pieces.next(p, acts, lane)) run(p);
     }
     return uses;
+}
+
+// Units of a piece of a block by a warpgroup; a warp has one tile of outputs, a pass 64 rows.
+template <int kFormat, int kPasses>
+__device__ __forceinline__ void add_warpgroup_units(const Piece &p, const ByteRing &weights, const SlotRing &acts,
+                                                    RingUses &uses) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / 4, tile = warp % 4;
+    const auto wait = [&](int pass) {
+        TraceLap lap;
+        acts.wait_full(uses.acts + pass);
+        lap.add(kTraceActWait);
+        __syncwarp();
+        return acts.slot(uses.acts + pass);
+    };
+    const auto release = [&](int pass) {
+        __syncwarp();
+        if (lane == 0) acts.release(uses.acts + pass);
+    };
+    float acc[kPasses][kWarpgroupTiles][4] = {};
+    for (int i = 0; i < p.n_units; ++i, ++uses.weights, uses.acts += kPasses) {
+        TraceLap lap;
+        const uint8_t *unit = shared_pointer<const uint8_t>(weights.wait_full(team, uses.weights));
+        lap.add(kTraceWeightWait);
+        lap.count();
+        warpgroup_unit<kFormat>(unit, tile, lane, wait, release, acc);
+        if (lane == 0) weights.release(team, uses.weights);
+    }
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+        float(&of_pass)[1][kWarpgroupTiles][4] = reinterpret_cast<float(&)[1][kWarpgroupTiles][4]>(acc[pass]);
+        store_piece(p.rows_from(pass * kWarpgroupTiles * 8), tile, lane, of_pass);
+    }
+}
+
+// Wide steps by warpgroups. Not a function of its own: the assembler would wait for every product before it begins
+// the next.
+template <int kFormat>
+__device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows, int tiles,
+                                                const ByteRing &weights, const SlotRing &acts, RingUses &uses) {
+    WidePieces pieces(s, gemm, static_cast<int>(threadIdx.x) >> 7, n_rows, tiles, uses);
+    Piece p;
+    while (pieces.next(p, acts, threadIdx.x & 31)) {
+        if (p.n_rows <= kWarpgroupTiles * 8)
+            add_warpgroup_units<kFormat, 1>(p, weights, acts, uses);
+        else
+            add_warpgroup_units<kFormat, 2>(p, weights, acts, uses);
+    }
 }
 
 template <int kTiles>
@@ -235,6 +311,11 @@ __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &ge
     };
     using Narrow = std::false_type;
     using Wide = std::true_type;
+    if constexpr (kWarpgroups) {
+        if (s.wide) {
+            return gemm_warpgroups<kFormat>(s, gemm, n_rows, tiles, weights, acts, uses);
+        }
+    }
     if (s.wide) return tiles == 4 ? run(Tiles<4>{}, Wide{}) : run(Tiles<8>{}, Wide{});
     switch (tiles) {
         case 1:

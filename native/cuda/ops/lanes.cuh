@@ -171,11 +171,11 @@ __device__ __forceinline__ void quantize_tile_row(ActTile &tile, int n, int span
         sum += __shfl_xor_sync(~0u, sum, 1);
         sums[h] = sum + __shfl_xor_sync(~0u, sum, 2);
     }
-    *reinterpret_cast<uint2 *>(tile.q[b][4 * n + t]) = make_uint2(words[0], words[1]);
+    *reinterpret_cast<uint2 *>(tile.q[b][ActTile::place(4 * n + t)]) = make_uint2(words[0], words[1]);
     if (t < 2) {
-        const int s = 2 * b + t, sum = sums[t];
-        tile.sums[4 * n + s / 4][s % 4] = static_cast<int8_t>(sum >> 7);
-        tile.sums[4 * n + s / 4][4 + s % 4] = static_cast<int8_t>(sum & 127);
+        const int s = 2 * b + t;
+        uint16_t(&of_lane)[4] = tile.sums[ActTile::place(4 * n + ActTile::sum_lane(s))];
+        of_lane[ActTile::sum_half(s)] = __half_as_ushort(__int2half_rn(sums[t]));
     }
     // As the CPU backend, but for a rounding per 256: amax / 127, per 32 rounded to f16.
     const float scale = span == 256 ? largest * (1.0f / 127.0f) : __half2float(__float2half_rn(largest / 127.0f));

@@ -21,21 +21,35 @@ __device__ __forceinline__ int unsigned_byte(uint32_t word, int i) {
 }
 __device__ __forceinline__ int signed_byte(uint32_t word, int i) { return static_cast<int8_t>(word >> (8 * i)); }
 
-// sum over 16 sub-blocks of code * (sum of their activations): the sums come in two parts of 7 bits
-// so that both fit int8.
+// sum over 16 sub-blocks of code * (sum of their activations), all of them integers that f16 holds exactly; so does
+// f32 every sum of their products.
 struct CodeSums {
-    int upper[4] = {}, lower[4] = {};
+    float v[4] = {};
 
-    __device__ __forceinline__ void multiply(uint32_t a0, uint32_t a1, uint2 sums) {
-        mma_k16(upper, a0, a1, sums.x);
-        mma_k16(lower, a0, a1, sums.y);
+    __device__ __forceinline__ void multiply(const uint32_t (&codes)[4], const ActTile &act, int lane) {
+        const uint2 sums = *reinterpret_cast<const uint2 *>(act.sums[ActTile::place(lane)]);
+        mma_halves(v[0], v[1], v[2], v[3], codes, sums.x, sums.y);
     }
-    __device__ __forceinline__ int operator[](int i) const { return upper[i] * 128 + lower[i]; }
+    __device__ __forceinline__ float operator[](int i) const { return v[i]; }
+    // Below 2^22, so that the sum with 1.5 * 2^23 has it in its last bits.
+    __device__ __forceinline__ int integer(int i) const { return __float_as_int(v[i] + 12582912.0f) - 0x4b400000; }
 };
 
+// Two bytes of a word as halves; `bytes`: 0x4040 + first + 256 * second. The byte pair 0x64, x is the half 1024 + x.
+__device__ __forceinline__ uint32_t byte_halves(uint32_t word, uint32_t bytes) {
+    const uint32_t x = __byte_perm(word, 0x64646464u, bytes);
+    const __half2 value = __hsub2(*reinterpret_cast<const __half2 *>(&x), __float2half2_rn(1024.0f));
+    return *reinterpret_cast<const uint32_t *>(&value);
+}
+__device__ __forceinline__ uint32_t signed_byte_halves(uint32_t word, uint32_t bytes) {
+    const uint32_t x = __byte_perm(word ^ 0x80808080u, 0x64646464u, bytes);
+    const __half2 value = __hsub2(*reinterpret_cast<const __half2 *>(&x), __float2half2_rn(1152.0f));
+    return *reinterpret_cast<const uint32_t *>(&value);
+}
+
 // d * sum - dmin * mins
-__device__ __forceinline__ float scaled(float2 d, int sum, int mins) {
-    return fmaf(-d.y, static_cast<float>(mins), d.x * static_cast<float>(sum));
+__device__ __forceinline__ float scaled(float2 d, int sum, float mins) {
+    return fmaf(-d.y, mins, d.x * static_cast<float>(sum));
 }
 
 // Word i of four.
@@ -76,7 +90,7 @@ __device__ __forceinline__ void load_acts(uint2 (&q)[NB][kBlocks], const ActTile
 #pragma unroll
     for (int n = 0; n < NB; ++n)
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][lane]);
+        for (int i = 0; i < kBlocks; ++i) q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][ActTile::place(lane)]);
 }
 
 // sum += code * product: of outputs g (c0) and g + 8 (c1).
@@ -130,13 +144,12 @@ __device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile 
     const auto multiply_mins = [&] {
 #pragma unroll
         for (int r = 0; r < kTiles; ++r) {
-            // Codes of sub-blocks 2 t and 2 t + 1, each for two sums of 16.
-            const uint32_t m0 = t < 2 ? low[r].z : low[r].w, m1 = t < 2 ? high[r].z : high[r].w;
-            const uint32_t a0 = __byte_perm(m0, 0, t & 1 ? 0x3322 : 0x1100),
-                           a1 = __byte_perm(m1, 0, t & 1 ? 0x3322 : 0x1100);
+            // Minimums t and t + 4, each for two sums of 16.
+            const uint32_t pair = 0x4040 + t * 0x0101;
+            const uint32_t codes[4] = {byte_halves(low[r].z, pair), byte_halves(high[r].z, pair),
+                                       byte_halves(low[r].w, pair), byte_halves(high[r].w, pair)};
 #pragma unroll
-            for (int n = 0; n < NB; ++n)
-                mins[r][n].multiply(a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+            for (int n = 0; n < NB; ++n) mins[r][n].multiply(codes, act[n], lane);
         }
     };
 #pragma unroll
@@ -203,10 +216,14 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
     const auto multiply_offsets = [&] {
 #pragma unroll
         for (int r = 0; r < kTiles; ++r) {
-            const uint32_t a0 = word(low[r], t), a1 = word(high[r], t);
+            // Codes 2 t, 2 t + 1 and 2 t + 8, 2 t + 9.
+            const uint32_t pair = t & 1 ? 0x4342 : 0x4140;
+            const uint32_t codes[4] = {signed_byte_halves(t < 2 ? low[r].x : low[r].y, pair),
+                                       signed_byte_halves(t < 2 ? high[r].x : high[r].y, pair),
+                                       signed_byte_halves(t < 2 ? low[r].z : low[r].w, pair),
+                                       signed_byte_halves(t < 2 ? high[r].z : high[r].w, pair)};
 #pragma unroll
-            for (int n = 0; n < NB; ++n)
-                offsets[r][n].multiply(a0, a1, *reinterpret_cast<const uint2 *>(act[n].sums[lane]));
+            for (int n = 0; n < NB; ++n) offsets[r][n].multiply(codes, act[n], lane);
         }
     };
 #pragma unroll
@@ -263,7 +280,7 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
 #pragma unroll
         for (int n = 0; n < NB; ++n)
             add_scaled(acc[r * acc_stride + n], act[n], t, [&](int i) {
-                return (i < 2 ? d0 : d1) * static_cast<float>(isum[r][n][i] - 32 * offsets[r][n][i]);
+                return (i < 2 ? d0 : d1) * static_cast<float>(isum[r][n][i] - 32 * offsets[r][n].integer(i));
             });
     }
 }
@@ -283,7 +300,7 @@ __device__ __forceinline__ void multiply_q8(const uint8_t *unit, const ActTile *
             const uint32_t a[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
             for (int n = 0; n < NB; ++n)
-                mma_k32(c[i][n], a, *reinterpret_cast<const uint2 *>(act[n].q[first + i][lane]));
+                mma_k32(c[i][n], a, *reinterpret_cast<const uint2 *>(act[n].q[first + i][ActTile::place(lane)]));
         }
         hold_order<NB>();
 #pragma unroll

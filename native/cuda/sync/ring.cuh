@@ -11,7 +11,7 @@
 
 namespace pj::cuda {
 
-extern __shared__ __align__(128) uint8_t shared_memory[];
+extern __shared__ __align__(256) uint8_t shared_memory[];
 
 // Rings are known by addresses in the shared window: pointers that pass through calls would become
 // generic ones, whose loads cost several instructions each.
