@@ -75,7 +75,8 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
             return for_each_quad(task, [&](int quad, int k, int n) { push_units(quad * kGroups, kGroups, k, n); });
         const int n_rows = gemm_rows(s, task.rows);
         const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
-        for (int item = items.first; item < items.n; item += gridDim.x) push_units(items.first_block(item), kWideBlocks, 0, task.k_units);
+        for (int item = items.first; item < items.n; item += gridDim.x)
+            push_units(items.first_block(item), kWideBlocks, 0, task.k_units);
     });
 }
 
@@ -88,28 +89,23 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
         if (s.wide) fence_for_copies();
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
         const int n_rows = gemm_rows(s, task.rows), n_tiles = (n_rows + 7) / 8;
-        // Row tiles [tile, end) of slice k.
-        const auto load = [&](int k, int tile, int end) {
-            ring.wait_empty(use);
-            const int bytes = (end - tile) * static_cast<int>(sizeof(ActTile));
-            const ActTile *from = act + static_cast<int64_t>(k) * s.row_tiles + tile;
-            if (s.wide)
-                copy_to_slot(ring.slot(use), from, bytes, ring.full_of(use), lane, 0);
-            else
-                copy_by_lanes(ring.slot(use), from, bytes, ring.full_of(use), lane);
-            ++use;
+        // n slices from k on, of the row tiles from `tile` on.
+        const auto load = [&](int tile, int most_tiles, int k, int n) {
+            const int bytes = min(most_tiles, n_tiles - tile) * static_cast<int>(sizeof(ActTile));
+            for (int end = k + n; k < end; ++k, ++use) {
+                ring.wait_empty(use);
+                const ActTile *from = act + static_cast<int64_t>(k) * s.row_tiles + tile;
+                if (s.wide)
+                    copy_to_slot(ring.slot(use), from, bytes, ring.full_of(use), lane, 0);
+                else
+                    copy_by_lanes(ring.slot(use), from, bytes, ring.full_of(use), lane);
+            }
         };
-        if (!s.wide)
-            return for_each_quad(task, [&](int, int k, int n) {
-                for (int end = k + n; k < end; ++k) load(k, 0, n_tiles);
-            });
+        if (!s.wide) return for_each_quad(task, [&](int, int k, int n) { load(0, n_tiles, k, n); });
         const int tiles = gemm_tiles(s, n_rows, task.n_blocks);
         const WideItems items(task.n_blocks, n_rows, tiles, cursor);
-        for (int item = items.first; item < items.n; item += gridDim.x) {
-            const int first = items.first_tile(item), end = min(first + tiles, n_tiles);
-            for (int k = 0; k < task.k_units; ++k)
-                for (int tile = first; tile < end; tile += kPassTiles) load(k, tile, min(tile + kPassTiles, end));
-        }
+        for (int item = items.first; item < items.n; item += gridDim.x)
+            load(items.row_group(item) * tiles, tiles, 0, task.k_units);
     });
 }
 

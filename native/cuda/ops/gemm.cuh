@@ -29,19 +29,17 @@ __device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
     return rows == kRowsAll ? s.n_rows : rows == kRowsSelected ? s.n_selected : s.draft.n;
 }
 
-constexpr int kWideTiles = kWarpgroups ? 2 * kWarpgroupTiles : 8;
-
-// Row tiles that share one read of the weights. In wide steps the most, unless half of that deals the items much more
+// Row tiles that share one read of the weights. In wide steps eight, unless half of that deals the items much more
 // evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
 __device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_blocks) {
     const int tiles = (n_rows + 7) / 8;
     if (!s.wide) return tiles <= 4 ? tiles : 8;
-    constexpr int kHalf = kWideTiles / 2;
-    if (tiles <= kHalf || s.pass_tiles == 4) return kHalf;
+    if (kWarpgroups) return kWarpgroupTiles;
+    if (tiles <= 4 || s.pass_tiles == 4) return 4;
     const unsigned spans = wide_spans(n_blocks), grid = gridDim.x;
-    const unsigned rounds = (spans * ((tiles + kWideTiles - 1) / kWideTiles) + grid - 1) / grid * 2;
-    const unsigned half_rounds = (spans * ((tiles + kHalf - 1) / kHalf) + grid - 1) / grid;
-    return half_rounds * 8 <= rounds * 7 ? kHalf : kWideTiles;
+    const unsigned rounds8 = (spans * ((tiles + 7) / 8) + grid - 1) / grid * 2;
+    const unsigned rounds4 = (spans * ((tiles + 3) / 4) + grid - 1) / grid;
+    return rounds4 * 8 <= rounds8 * 7 ? 4 : 8;
 }
 
 // This CTA's number in the split of a matrix.
@@ -50,18 +48,13 @@ __device__ __forceinline__ int split_cta(int first_cta) {
     return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
 }
 
-constexpr int kPassTiles = 8;
-static_assert(kPassTiles == kWarpgroupTiles, "a slot is what a product of warpgroups reads");
-
 // Wide steps: the (blocks, row group) items of a matrix, dealt to the CTAs from the one after the
 // last item of the matrix before.
 struct WideItems {
-    int tiles, n_tiles;      // row tiles of a group, of the step
     int n_groups, n, first;  // row groups, items, this CTA's first item
 
-    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor)
-        : tiles(tiles), n_tiles((n_rows + 7) / 8) {
-        n_groups = (n_tiles + tiles - 1) / tiles;
+    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor) {
+        n_groups = (n_rows + tiles * 8 - 1) / (tiles * 8);
         n = wide_spans(n_blocks) * n_groups;
         const int grid = static_cast<int>(gridDim.x);
         first = static_cast<int>(blockIdx.x) - static_cast<int>(cursor);
@@ -70,11 +63,7 @@ struct WideItems {
     }
     // Neighbouring items share their weights.
     __device__ __forceinline__ int first_block(int item) const { return item / n_groups * kWideBlocks; }
-    __device__ __forceinline__ int first_tile(int item) const { return item % n_groups * tiles; }
-    // Slots of activations for a slice: 8 row tiles each.
-    __device__ __forceinline__ int passes(int item) const {
-        return (min(tiles, n_tiles - first_tile(item)) + kPassTiles - 1) / kPassTiles;
-    }
+    __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
 };
 
 // Where a group is in the rings: advanced by every matrix of every op, as the loaders advance.
@@ -97,10 +86,6 @@ struct Piece {
     int64_t row_stride;
     int n_rows;  // of the step, from the first on
     bool add;    // to what is there
-
-    __device__ __forceinline__ Piece rows_from(int row) const {
-        return {n_units, out + row * row_stride, row_stride, n_rows - row, add};
-    }
 };
 
 // Steps of few rows: the CTA's range, quad by quad.
@@ -165,7 +150,7 @@ struct WidePieces {
                 cta = cta_of(n_slices, slice, gemm.n_ctas);
                 return true;
             }
-            skip_units(gemm.k_units * items.passes(item), acts, uses, lane);
+            skip_units(gemm.k_units, acts, uses, lane);
         }
         return false;
     }
@@ -173,7 +158,7 @@ struct WidePieces {
     __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
         const bool first = slice == quad_end;
         if (first && !next_item(acts, lane)) return false;
-        const int row = items.first_tile(item) * 8;
+        const int row = items.row_group(item) * tiles * 8;
         const int block = items.first_block(item) + team;
         p.n_units = min(quad_end, cta_range(n_slices, cta++, gemm.n_ctas).end) - slice;
         p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
@@ -252,50 +237,20 @@ __device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm,
     return uses;
 }
 
-// Units of a piece of a block by a warpgroup; a warp has one tile of outputs, a pass 64 rows.
-template <int kFormat, int kPasses>
-__device__ __forceinline__ void add_warpgroup_units(const Piece &p, const ByteRing &weights, const SlotRing &acts,
-                                                    RingUses &uses) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / 4, tile = warp % 4;
-    const auto wait = [&](int pass) {
-        TraceLap lap;
-        acts.wait_full(uses.acts + pass);
-        lap.add(kTraceActWait);
-        __syncwarp();
-        return acts.slot(uses.acts + pass);
-    };
-    const auto release = [&](int pass) {
-        __syncwarp();
-        if (lane == 0) acts.release(uses.acts + pass);
-    };
-    float acc[kPasses][kWarpgroupTiles][4] = {};
-    for (int i = 0; i < p.n_units; ++i, ++uses.weights, uses.acts += kPasses) {
-        TraceLap lap;
-        const uint8_t *unit = shared_pointer<const uint8_t>(weights.wait_full(team, uses.weights));
-        lap.add(kTraceWeightWait);
-        lap.count();
-        warpgroup_unit<kFormat>(unit, tile, lane, wait, release, acc);
-        if (lane == 0) weights.release(team, uses.weights);
-    }
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-        float(&of_pass)[1][kWarpgroupTiles][4] = reinterpret_cast<float(&)[1][kWarpgroupTiles][4]>(acc[pass]);
-        store_piece(p.rows_from(pass * kWarpgroupTiles * 8), tile, lane, of_pass);
-    }
-}
-
-// Wide steps by warpgroups. Not a function of its own: the assembler would wait for every product before it begins
-// the next.
+// Wide steps by warpgroups, of which a warp has one tile of outputs. Not a function of its own: the assembler would
+// wait for every product before it begins the next.
 template <int kFormat>
-__device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows, int tiles,
+__device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows,
                                                 const ByteRing &weights, const SlotRing &acts, RingUses &uses) {
-    WidePieces pieces(s, gemm, static_cast<int>(threadIdx.x) >> 7, n_rows, tiles, uses);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / kWideTeamWarps, tile = warp % 4;
+    WidePieces pieces(s, gemm, team, n_rows, kWarpgroupTiles, uses);
     Piece p;
-    while (pieces.next(p, acts, threadIdx.x & 31)) {
-        if (p.n_rows <= kWarpgroupTiles * 8)
-            add_warpgroup_units<kFormat, 1>(p, weights, acts, uses);
-        else
-            add_warpgroup_units<kFormat, 2>(p, weights, acts, uses);
+    while (pieces.next(p, acts, lane)) {
+        float acc[1][kWarpgroupTiles][4] = {};
+        for_each_unit(p.n_units, team, weights, acts, uses, [&](const uint8_t *unit, uint32_t act) {
+            warpgroup_unit<kFormat>(unit, act, tile, lane, acc[0]);
+        });
+        store_piece(p, tile, lane, acc);
     }
 }
 
@@ -311,11 +266,8 @@ __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &ge
     };
     using Narrow = std::false_type;
     using Wide = std::true_type;
-    if constexpr (kWarpgroups) {
-        if (s.wide) {
-            return gemm_warpgroups<kFormat>(s, gemm, n_rows, tiles, weights, acts, uses);
-        }
-    }
+    if constexpr (kWarpgroups)
+        if (s.wide) return gemm_warpgroups<kFormat>(s, gemm, n_rows, weights, acts, uses);
     if (s.wide) return tiles == 4 ? run(Tiles<4>{}, Wide{}) : run(Tiles<8>{}, Wide{});
     switch (tiles) {
         case 1:

@@ -1,4 +1,4 @@
-// A unit of weights times 64 or 128 quantised rows by a warpgroup, for wide steps on sm_90a: the same integers and
+// A unit of weights times 64 quantised rows by a warpgroup, for wide steps on sm_90a: the same integers and
 // the same floats as multiply_unit.cuh, with another way to the integers.
 //
 // Each weight is multiplied by its sub-block's code first. Such a product has at most 15 bits, two bytes, so
@@ -30,17 +30,8 @@ struct LaneWords {
     }
 };
 
-constexpr int kHalfTiles = kWarpgroupTiles / 2;
-
 // Bytes of a unit's products of weight and code, of this lane's part.
-struct CodedBytes {
-    uint32_t lower[8][4], upper[8][4];
-};
-
-__device__ __forceinline__ void set_bytes(CodedBytes &bytes, int block, int i, uint32_t even, uint32_t odd) {
-    bytes.lower[block][i] = lower_bytes(even, odd);
-    bytes.upper[block][i] = upper_bytes(even, odd);
-}
+using CodedBytes = uint32_t[8][4];
 
 // Q4_K and Q5_K. All products are 16 times as large as they should be, since those of upper nibbles are taken
 // where they lie.
@@ -61,7 +52,7 @@ struct CodedK45 {
     }
 
     // K-blocks 2 pair and 2 pair + 1.
-    __device__ __forceinline__ void expand(CodedBytes &bytes, int pair) const {
+    __device__ __forceinline__ void expand(CodedBytes &upper, CodedBytes &lower, int pair) const {
         const uint4 x = words.load(unit + (tile * 4 + pair) * 512);
         const int b = 2 * pair;
         const uint32_t codes[2] = {b < 4 ? low.x : low.y, b < 4 ? high.x : high.y};
@@ -77,13 +68,17 @@ struct CodedK45 {
                 q[2] |= (f >> 1 & 0x00010001u) << 8;
                 q[3] |= (f >> 9 & 0x00010001u) << 8;
             }
-            set_bytes(bytes, b, i, q[0] * c0, q[1] * c0);
-            set_bytes(bytes, b + 1, i, q[2] * c1, q[3] * c1);
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const uint32_t code = j ? c1 : c0, even = q[2 * j] * code, odds = q[2 * j + 1] * code;
+                upper[b + j][i] = upper_bytes(even, odds);
+                lower[b + j][i] = lower_bytes(even, odds);
+            }
         }
     }
 
     // Product of the minimums, each for two sums of 16, as lanes have the sums (LaneWords).
-    __device__ __forceinline__ void multiply_sums(float (&mins)[kHalfTiles][4], uint64_t sums) const {
+    __device__ __forceinline__ void multiply_sums(float (&mins)[kWarpgroupTiles][4], uint64_t sums) const {
         const uint32_t pair = 0x4040 + (t >> 1) * 0x0101;
         const uint32_t m0 = t & 1 ? low.w : low.z, m1 = t & 1 ? high.w : high.z;
         const uint32_t codes[4] = {byte_halves(m0, pair), byte_halves(m1, pair), byte_halves(m0, pair + 0x0202),
@@ -91,29 +86,20 @@ struct CodedK45 {
         warpgroup_hold(mins);
         warpgroup_fence();
         warpgroup_multiply_halves(mins, codes, sums);
-        warpgroup_commit();
     }
 
-    // acc += scale of the row * (d * sum - dmin * mins), when all products are done.
+    // acc += scale of the row * (d * sum - dmin * mins)
     __device__ __forceinline__ void add(float (&acc)[kWarpgroupTiles][4], const int (&sum)[kWarpgroupTiles][4],
-                                        uint32_t acts) const {
-        const ActTile *act = shared_pointer<const ActTile>(acts);
+                                        float (&mins)[kWarpgroupTiles][4], const ActTile *acts) const {
+        warpgroup_hold(mins);
         const int out0 = tile * 16 + g;
         float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
         float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
         d0.x *= 0.0625f;  // exact, as is 16 times a sum
         d1.x *= 0.0625f;
 #pragma unroll
-        for (int first = 0; first < kWarpgroupTiles; first += kHalfTiles) {
-            float mins[kHalfTiles][4];
-            multiply_sums(mins, rows_descriptor(acts + first * sizeof(ActTile)) + kSumsBlock);
-            warpgroup_wait<0>();
-            warpgroup_hold(mins);
-#pragma unroll
-            for (int n = 0; n < kHalfTiles; ++n)
-                add_scaled(acc[first + n], act[first + n], t,
-                           [&](int i) { return scaled(i < 2 ? d0 : d1, sum[first + n][i], mins[n][i]); });
-        }
+        for (int n = 0; n < kWarpgroupTiles; ++n)
+            add_scaled(acc[n], acts[n], t, [&](int i) { return scaled(i < 2 ? d0 : d1, sum[n][i], mins[n][i]); });
     }
 };
 
@@ -132,7 +118,7 @@ struct CodedK6 {
         high = load16(unit + kQ6KCodes, tile * 16 + g + 8);
     }
 
-    __device__ __forceinline__ void expand(CodedBytes &bytes, int pair) const {
+    __device__ __forceinline__ void expand(CodedBytes &upper, CodedBytes &lower, int pair) const {
         const uint4 x = words.load(unit + (tile * 4 + pair) * 512);
         const uint4 u = words.load(unit + kQ6KUpper + (tile * 2 + pair / 2) * 512);
 #pragma unroll
@@ -149,28 +135,29 @@ struct CodedK6 {
                 const uint32_t q = (word(x, i) >> shift & 0x0f0f0f0fu) | (word(u, i) >> up & 0x03030303u) << 4;
                 const uint32_t even = (q & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
                 const uint32_t odd = (q >> 8 & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
-                bytes.lower[b][i] = lower_bytes(even, odd);
-                bytes.upper[b][i] = upper_bytes(even, odd) ^ 0x80808080u;
+                upper[b][i] = upper_bytes(even, odd) ^ 0x80808080u;
+                lower[b][i] = lower_bytes(even, odd);
             }
         }
     }
 
+    __device__ __forceinline__ void multiply_sums(float (&)[kWarpgroupTiles][4], uint64_t) const {}
+
     __device__ __forceinline__ void add(float (&acc)[kWarpgroupTiles][4], const int (&sum)[kWarpgroupTiles][4],
-                                        uint32_t acts) const {
-        const ActTile *act = shared_pointer<const ActTile>(acts);
+                                        float (&)[kWarpgroupTiles][4], const ActTile *acts) const {
         const int out0 = tile * 16 + g;
         const float d0 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + out0 * 2));
         const float d1 = __half2float(*reinterpret_cast<const __half *>(unit + kQ6KScales + (out0 + 8) * 2));
 #pragma unroll
         for (int n = 0; n < kWarpgroupTiles; ++n)
-            add_scaled(acc[n], act[n], t, [&](int i) { return (i < 2 ? d0 : d1) * static_cast<float>(sum[n][i]); });
+            add_scaled(acc[n], acts[n], t, [&](int i) { return (i < 2 ? d0 : d1) * static_cast<float>(sum[n][i]); });
     }
 };
 
 // sum = a b or, with `add`, sum += a b of k-blocks first .. first + n - 1.
 template <bool kSigned>
-__device__ __forceinline__ void multiply_blocks(int (&sum)[kWarpgroupTiles][4], const uint32_t (&bytes)[8][4],
-                                                uint64_t rows, int first, int n, bool add) {
+__device__ __forceinline__ void multiply_blocks(int (&sum)[kWarpgroupTiles][4], const CodedBytes &bytes, uint64_t rows,
+                                                int first, int n, bool add) {
     warpgroup_hold(sum);
     warpgroup_fence();
 #pragma unroll
@@ -178,53 +165,46 @@ __device__ __forceinline__ void multiply_blocks(int (&sum)[kWarpgroupTiles][4], 
         warpgroup_multiply<kSigned>(sum, bytes[b], rows + b * kNextBlock, add || b > first);
 }
 
-// The unit times kPasses x 64 rows. tile: the warp's 16 outputs; acts(pass): waits for 8 row tiles of activations and
-// gives their shared address; release(pass) lets go of them. The two warpgroups take turns with the tensor cores.
-template <class Coded, class Acts, class Release, int kPasses>
-__device__ __forceinline__ void multiply_coded(const uint8_t *unit, int tile, int lane, const Acts &acts,
-                                               const Release &release, float (&acc)[kPasses][kWarpgroupTiles][4]) {
+// A unit times 64 rows; acts: shared address of their 8 row tiles. The bytes of the next k-blocks are made while the
+// tensor cores are at the ones before, and the two warpgroups of a CTA take turns with them.
+template <class Coded>
+__device__ __forceinline__ void multiply_coded(const uint8_t *unit, uint32_t acts, int tile, int lane,
+                                               float (&acc)[kWarpgroupTiles][4]) {
     const Coded coded(unit, tile, lane);
-    CodedBytes bytes;
+    const uint64_t rows = rows_descriptor(acts);
+    CodedBytes upper, lower;
+    int sum[kWarpgroupTiles][4];
+    float mins[kWarpgroupTiles][4];
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-        int sum[kWarpgroupTiles][4];
-        const uint32_t at = acts(pass);
-        const uint64_t rows = rows_descriptor(at);
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-            if (pass == 0) coded.expand(bytes, pair);
-            multiply_blocks<Coded::kSigned>(sum, bytes.upper, rows, 2 * pair, 2, pair > 0);
-        }
+    for (int pair = 0; pair < 4; ++pair) {
+        coded.expand(upper, lower, pair);
+        multiply_blocks<Coded::kSigned>(sum, upper, rows, 2 * pair, 2, pair > 0);
         warpgroup_commit();
-        warpgroup_wait<0>();
-        warpgroup_hold(sum);
-#pragma unroll
-        for (int i = 0; i < kWarpgroupTiles * 4; ++i) sum[i / 4][i % 4] <<= 8;
-        multiply_blocks<false>(sum, bytes.lower, rows, 0, 8, true);
-        warpgroup_commit();
-        warpgroup_wait<0>();
-        warpgroup_hold(sum);
-        coded.add(acc[pass], sum, at);
-        release(pass);
     }
+    warpgroup_wait();
+    warpgroup_hold(sum);
+#pragma unroll
+    for (int i = 0; i < kWarpgroupTiles * 4; ++i) sum[i / 4][i % 4] <<= 8;
+    coded.multiply_sums(mins, rows + kSumsBlock);
+    multiply_blocks<false>(sum, lower, rows, 0, 8, true);
+    warpgroup_commit();
+    warpgroup_wait();
+    warpgroup_hold(sum);
+    coded.add(acc, sum, mins, shared_pointer<const ActTile>(acts));
 }
 
-template <int kFormat, class Acts, class Release, int kPasses>
-__device__ __forceinline__ void warpgroup_unit(const uint8_t *unit, int tile, int lane, const Acts &acts,
-                                               const Release &release, float (&acc)[kPasses][kWarpgroupTiles][4]) {
+template <int kFormat>
+__device__ __forceinline__ void warpgroup_unit(const uint8_t *unit, uint32_t acts, int tile, int lane,
+                                               float (&acc)[kWarpgroupTiles][4]) {
     if constexpr (kFormat == kTileQ8) {
         // A scale for every 32 inputs leaves nothing to add up before it.
+        const ActTile *act = shared_pointer<const ActTile>(acts);
 #pragma unroll
-        for (int pass = 0; pass < kPasses; ++pass) {
-            const ActTile *act = shared_pointer<const ActTile>(acts(pass));
-#pragma unroll
-            for (int n = 0; n < kWarpgroupTiles; n += 4) multiply_q8<4, 2>(unit, act + n, tile, lane, acc[pass] + n);
-            release(pass);
-        }
+        for (int n = 0; n < kWarpgroupTiles; n += 4) multiply_q8<4, 2>(unit, act + n, tile, lane, acc + n);
     } else if constexpr (kFormat == kTileQ6K) {
-        multiply_coded<CodedK6>(unit, tile, lane, acts, release, acc);
+        multiply_coded<CodedK6>(unit, acts, tile, lane, acc);
     } else {
-        multiply_coded<CodedK45<kFormat>>(unit, tile, lane, acts, release, acc);
+        multiply_coded<CodedK45<kFormat>>(unit, acts, tile, lane, acc);
     }
 }
 

@@ -42,20 +42,17 @@ __device__ __forceinline__ void warpgroup_commit() {
 #endif
 }
 
-// Until all groups of products but the last kLeft are done.
-template <int kLeft>
+// Until all products are done.
 __device__ __forceinline__ void warpgroup_wait() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #endif
 }
 
-#define PJ_HALF_REGISTERS(kind)                                                                                  \
-    kind(c[0][0]), kind(c[0][1]), kind(c[0][2]), kind(c[0][3]), kind(c[1][0]), kind(c[1][1]), kind(c[1][2]),     \
+#define PJ_REGISTERS(kind)                                                                                      \
+    kind(c[0][0]), kind(c[0][1]), kind(c[0][2]), kind(c[0][3]), kind(c[1][0]), kind(c[1][1]), kind(c[1][2]),    \
         kind(c[1][3]), kind(c[2][0]), kind(c[2][1]), kind(c[2][2]), kind(c[2][3]), kind(c[3][0]), kind(c[3][1]), \
-        kind(c[3][2]), kind(c[3][3])
-#define PJ_REGISTERS(kind)                                                                                       \
-    PJ_HALF_REGISTERS(kind), kind(c[4][0]), kind(c[4][1]), kind(c[4][2]), kind(c[4][3]), kind(c[5][0]),          \
+        kind(c[3][2]), kind(c[3][3]), kind(c[4][0]), kind(c[4][1]), kind(c[4][2]), kind(c[4][3]), kind(c[5][0]), \
         kind(c[5][1]), kind(c[5][2]), kind(c[5][3]), kind(c[6][0]), kind(c[6][1]), kind(c[6][2]), kind(c[6][3]), \
         kind(c[7][0]), kind(c[7][1]), kind(c[7][2]), kind(c[7][3])
 #define PJ_OPERANDS                                                                                              \
@@ -66,8 +63,8 @@ __device__ __forceinline__ void warpgroup_wait() {
 __device__ __forceinline__ void warpgroup_hold(int (&c)[kWarpgroupTiles][4]) {
     asm volatile("" : PJ_REGISTERS("+r"));
 }
-__device__ __forceinline__ void warpgroup_hold(float (&c)[kWarpgroupTiles / 2][4]) {
-    asm volatile("" : PJ_HALF_REGISTERS("+f"));
+__device__ __forceinline__ void warpgroup_hold(float (&c)[kWarpgroupTiles][4]) {
+    asm volatile("" : PJ_REGISTERS("+f"));
 }
 
 #define PJ_WGMMA(a_type)                                                                                         \
@@ -88,22 +85,19 @@ __device__ __forceinline__ void warpgroup_multiply(int (&c)[kWarpgroupTiles][4],
 #endif
 }
 
-// c = a b of halves, 16 inputs, for half of the rows: there are registers for no more at a time.
-__device__ __forceinline__ void warpgroup_multiply_halves(float (&c)[kWarpgroupTiles / 2][4], const uint32_t (&a)[4],
+// c = a b of halves, 16 inputs.
+__device__ __forceinline__ void warpgroup_multiply_halves(float (&c)[kWarpgroupTiles][4], const uint32_t (&a)[4],
                                                           uint64_t rows) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile(
-        "{\n.reg .pred add;\nsetp.ne.b32 add, 0, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},"
-        "{%16,%17,%18,%19},%20,add,1,1,0;\n}"
-        : PJ_HALF_REGISTERS("+f")
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " PJ_OPERANDS ",add,1,1,0;\n}"
+                 : PJ_REGISTERS("+f")
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
 #endif
 }
 
 #undef PJ_WGMMA
 #undef PJ_OPERANDS
 #undef PJ_REGISTERS
-#undef PJ_HALF_REGISTERS
 
 }  // namespace pj::cuda
