@@ -72,7 +72,7 @@ def _greedy(append: Callable[[Tokens], Logits], prompt: Tokens, n_tokens: int, e
 
 
 def llama_rows(llama: LlamaModel, prompt: Tokens, answer: Tokens, batch: int, flash: bool) -> Logits:
-    """llama.cpp's logits float32 [len(answer), n_vocab] of the rows that an answer was chosen from, in other batches."""
+    """llama.cpp's logits float32 [len(answer), n_vocab] of the rows that chose an answer, in other batches."""
     tokens = np.concatenate([prompt, answer[:-1]])
     with LlamaContext(llama, len(tokens), KV_TYPE, n_threads=1, flash=flash) as context:
         rows = [context.decode(tokens[i : i + batch], all_logits=True) for i in range(0, len(tokens), batch)]

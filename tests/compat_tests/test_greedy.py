@@ -20,13 +20,14 @@ from pyjet.model.reader import load_model
 from tests.support.peer import library_or_skip
 
 THEIRS = np.array([[0, 3, 1], [4, 0, 0], [0, 1, 2]], dtype=np.float32)
+IN_BATCHES = THEIRS + np.array([0, 0.25, 0], dtype=np.float32)
 
 
 def answer(rows: np.ndarray) -> Answer:
     return Answer(rows.argmax(1).astype(np.int32), rows)
 
 
-def verdict(ours: np.ndarray, other: np.ndarray = THEIRS + np.array([0, 0.25, 0], dtype=np.float32)) -> Verdict:
+def verdict(ours: np.ndarray, other: np.ndarray = IN_BATCHES) -> Verdict:
     return Verdict([compare("code 1", answer(ours), answer(THEIRS), {"batch 8": other})])
 
 
