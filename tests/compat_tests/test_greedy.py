@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from bench.dense_shapes import DENSE_PRESETS
 from bench.make_synthetic_gguf import write_synthetic
 from cli.llama_cpp import LlamaModel
+from compat_tests.greedy import __main__ as command
 from compat_tests.greedy.answers import OTHER_MODES, Job, llama_answer, llama_rows, pyjet_answer, run_job
 from compat_tests.greedy.difference import Answer, Verdict, compare, first_difference, margin_noise
 from compat_tests.greedy.prompts import Prompt, prompts
@@ -77,6 +80,18 @@ def test_an_answer_that_ends_early_differs_at_its_end() -> None:
 def test_llama_cpps_own_share_is_that_of_its_worst_mode() -> None:
     assert own_share(verdict(THEIRS, THEIRS)) == 1.0
     assert own_share(verdict(THEIRS, changed(0, 2, 5))) == 0.0
+
+
+@pytest.mark.parametrize(("logit", "status", "told"), [(2.125, 0, "all bounds met"), (2.5, 1, "missed: tiny.gguf")])
+def test_the_command_fails_beyond_the_bound(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, logit: float, status: int, told: str
+) -> None:
+    (tmp_path / "tiny.gguf").touch()
+    monkeypatch.setattr(command, "judge", lambda *_: verdict(changed(2, 1, logit)))
+    out = tmp_path / "greedy.json"
+    found = CliRunner().invoke(command.main, ["--model", str(tmp_path / "tiny.gguf"), "--out", str(out)])
+    assert (found.exit_code, told in found.output) == (status, True), found.output
+    assert json.loads(out.read_text())["results"][0]["beyond"] == status
 
 
 def test_prompts_are_the_same_tokens_in_both_engines() -> None:
