@@ -8,6 +8,7 @@
 #   make clients  real SDKs and coding agents change a file through the server   ARGS="--only aider"
 #   make fuzz     ten thousand bad requests: no internal error, no hang, no leak      ARGS="--requests 1000 --seed 2"
 #   make kl       KL divergence of the CPU backend to llama.cpp
+#   make greedy   greedy answers of the CPU backend beside llama.cpp's     ARGS="--model FILE"
 #   make compat   llama-server's own test suite                       ARGS="--model pyjet-tiny"
 #   make bench    tokens per second beside llama.cpp                  MODEL= DEVICE=
 #   make gpu-check  on a GPU machine: tests, compute-sanitizer, benchmarks  SECTIONS="tests step"
@@ -15,7 +16,7 @@
 #
 # CUDA=1 builds the CUDA backend where nvcc is but no GPU, CUDA=0 leaves it out; ARCHS="86;90" are the GPU
 # architectures to compile for (default: those of the GPUs that are there).
-# eval, kl, compat, bench and gpu-check print a short table last and fail when a recorded bound is missed.
+# eval, kl, greedy, compat, bench and gpu-check print a short table last and fail when a recorded bound is missed.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -55,7 +56,7 @@ endif
 DEFINES := $(if $(NO_CUDA),PJ_CUDA=OFF,PJ_CUDA=ON PJ_ARCHS=$(ARCHS))
 
 .DELETE_ON_ERROR:
-.PHONY: serve test native-test lint eval clients fuzz kl compat bench gpu-check clean FORCE
+.PHONY: serve test native-test lint eval clients fuzz kl greedy compat bench gpu-check clean FORCE
 
 serve: $(VENV)/.package
 	$(VENV)/bin/pyjet serve --show-curl --port $(PORT) $(OPTIONS) $(ARGS)
@@ -87,6 +88,9 @@ fuzz: $(VENV)/.package $(VENV)/.test
 
 kl: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.kl $(ARGS)
+
+greedy: $(VENV)/.package $(VENV)/.test
+	$(PY) -m compat_tests.greedy $(ARGS)
 
 compat: $(VENV)/.package $(VENV)/.test
 	$(PY) -m compat_tests.llama_server $(ARGS)

@@ -52,6 +52,25 @@ def kl_table(record: dict[str, Any]) -> str:
     return markdown(["KL divergence, nats", "mean", "median", "99%", "max", "same top token"], rows, note)
 
 
+def greedy_table(record: dict[str, Any]) -> str:
+    """Greedy answers: how many are those of llama.cpp, and how close the choice was where they part."""
+    rows = []
+    for result in record["results"]:
+        gaps = [difference["gap"] for difference in result["differences"]]
+        own = min(result["llama_cpp_same"].values())
+        gap = f"{max(gaps):.3f}" if gaps else ""
+        rows.append([
+            result["file"], str(result["prompts"]), f"{result['same']:.0%}", f"{own:.0%}", gap,
+            f"{result['bound']:.3f}", str(result["beyond"]),
+        ])  # fmt: skip
+    note = (
+        f"At most {record['answer_tokens']} tokens behind at most {record['prompt_tokens']} of Python source and agent "
+        f"chats, f16 KV; {record['pyjet']}; {record['device']}; {record['llama_cpp']}; {record['date']}."
+    )
+    head = ["file", "prompts", "same answer", "llama.cpp itself", "largest gap", "its bound", "beyond"]
+    return markdown(head, rows, note)
+
+
 def _kl_figures(d: dict[str, float]) -> list[str]:
     return [*(f"{d[name]:.2e}" for name in ("mean", "median", "p99", "max")), f"{d['top1']:.2%}"]
 
@@ -136,6 +155,7 @@ def clients_table(record: dict[str, Any]) -> str:
 # table name -> (results file, renderer)
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "kl-cpu": ("kl-cpu.json", kl_table),
+    "greedy-cpu": ("greedy-cpu.json", greedy_table),
     "bench-cpu": ("bench-cpu.json", bench_table),
     "eval-chats": ("eval-chats.json", eval_table),
     "clients": ("clients.json", clients_table),

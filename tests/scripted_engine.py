@@ -248,7 +248,8 @@ class ScriptedEngine:
             position += 1
             running.n_decoded = position
             probs = (script.probs or uniform_probs)(token, request) if request.n_probs else None
-            running.stream.put(TokenEvent(request.id, token, probs, self._timings(running, script)))
+            memory = (float(token),) if request.sampling.mirostat else ()
+            running.stream.put(TokenEvent(request.id, token, probs, self._timings(running, script), memory))
             if token in request.stop_ids:
                 return "eos"
             if position >= limit:

@@ -122,6 +122,7 @@ class CudaEngine final : public Engine {
     float *state(int slot) const { return states_.data() + slot * slot_floats_; }
     // Of the first layer.
     uint8_t *page(int32_t index) const { return pool_.data() + index * kv_.layer_bytes; }
+    // States and pages (copies.cc)
     void copy_page(void *to, size_t to_pitch, const void *from, size_t from_pitch, cudaMemcpyKind kind,
                    const char *what) const;
     void synchronize(const char *what) const { stream_.synchronize(what); }

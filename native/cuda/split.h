@@ -30,7 +30,7 @@ struct SliceRange {
 };
 
 // Slices of a CTA of a matrix, counted from its first one; empty beyond the last. n_slices * n_cta must stay
-// below 2^31 (compiler.cc checks): 32-bit divisions are several times faster.
+// below 2^31 (op_list.cc checks): 32-bit divisions are several times faster.
 PJ_HOST_DEVICE SliceRange cta_range(int n_slices, int cta, int n_cta) {
     const unsigned n = n_cta, slices = n_slices, c = cta;
     if (c >= n) return {n_slices, n_slices};

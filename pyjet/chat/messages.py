@@ -70,7 +70,7 @@ def prepare_chat(body: Mapping[str, Any], template: ChatTemplate, options: ChatO
         is_strict=is_strict,
         grammar=grammar,
         tools=tuple(_callable_tools(tools, choice)) if tools_active and parsing else (),
-        must_call=tools_active and tool_choice in ("required", "named"),
+        must_call=tools_active and parsing and tool_choice in ("required", "named"),
         form=template.call_format,
         parallel=parallel,
         bare=allow_bare_function,

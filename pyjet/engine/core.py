@@ -267,6 +267,7 @@ class EngineCore:
                 n_right += each.is_draft
                 is_as_guessed &= each.guess == each.token
                 add_chosen(sequence, each, self._clock() if each.by_host else t_step)
+                taken.remember()
                 if reason := self._reason_to_stop(sequence, each.token):
                     self._news.append(self._end(sequence, reason))
                     break

@@ -19,6 +19,8 @@ DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p"
 FinishReason = Literal["eos", "limit", "context", "cancelled", "none", "read"]
 # Which rows after the final norm make the embedding of a prompt: all, their mean, the first or the last one.
 Pooling = Literal["none", "mean", "cls", "last"]
+# What a sampler with feedback remembers of the answer: mu of Mirostat, the two sums of adaptive_p; () of the others.
+Memory: TypeAlias = "tuple[float, ...]"
 FailureKind = Literal["unavailable", "server", "context"]
 
 
@@ -106,6 +108,7 @@ class GenerationRequest:
     boundaries: tuple[int, ...] = ()  # ascending offsets in the prompt at which messages start
     grammar: Grammar | None = None  # that the answer must follow
     n_before: int = 0  # tokens of the answer that earlier requests brought: the noise of its draws goes on behind them
+    memory: Memory = ()  # what its sampler goes on from, as the last TokenEvent of an earlier request told it
     pooling: Pooling | None = None  # EmbeddingEvents instead of tokens; then nothing is kept of the prompt
 
     @property
@@ -168,12 +171,13 @@ class ProgressEvent:
 
 
 class TokenEvent(NamedTuple):
-    """One generated token. ``timings`` are those of the answer up to this token."""
+    """One generated token. ``timings`` and the sampler's ``memory`` are those of the answer up to this token."""
 
     id: str
     token: int
     probs: TokenProbs | None = None
     timings: Timings = Timings()
+    memory: Memory = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from pyjet.engine.candidates import Candidates, Float32Array, masked
 from pyjet.engine.chain import active_samplers, is_greedy, temperature_range
 from pyjet.engine.device_chain import device_sample, merged_biases
-from pyjet.engine.request import RANDOM_SEED, SamplingParams, TokenProbs
+from pyjet.engine.request import RANDOM_SEED, Memory, SamplingParams, TokenProbs
 from pyjet.engine.samplers.adaptive import AdaptiveP
 from pyjet.engine.samplers.draw import draw
 from pyjet.engine.samplers.dry import Dry
@@ -40,7 +40,8 @@ class Sampler:
     accepted tokens only. That holds wherever the chain runs, except that of two tokens that are equally good up to
     rounding either may be chosen.
 
-    ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0.
+    ``seed``: 64 bits. ``index``: which token of the answer comes next, counted from 0. ``memory``: what the chain
+    remembered before that; (): nothing.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Sampler:
         post_probs: bool = False,
         is_constrained: bool = False,
         index: int = 0,
+        memory: Memory = (),
     ) -> None:
         self.params = params
         self.n_probs = n_probs
@@ -68,6 +70,8 @@ class Sampler:
             self._feedback = Mirostat(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab)
         elif "adaptive_p" in self._chain:
             self._feedback = AdaptiveP(params.adaptive_target, params.adaptive_decay)
+        if self._feedback is not None and memory:
+            self._feedback.resume(memory)
         # The answer is always the raw logits' first maximum. With masks it is a greedy sample instead.
         is_plain = not n_probs and not len(self.biases) and not is_constrained
         self.is_argmax = is_plain and is_greedy(params)
@@ -78,6 +82,11 @@ class Sampler:
     def penalises(self) -> bool:
         """Whether a token's chance depends on how often it occurred."""
         return self._counts is not None
+
+    @property
+    def memory(self) -> Memory:
+        """What the chain remembers of the accepted tokens beyond the tokens themselves."""
+        return () if self._feedback is None else self._feedback.memory
 
     def counts_after(self, drafts: Sequence[int]) -> Records | None:
         """COUNT_DTYPE by ascending token: what penalties look at once ``drafts`` are accepted; None without penalties.

@@ -60,6 +60,7 @@ class Sequence:
             post_probs=request.post_sampling_probs,
             is_constrained=request.grammar is not None,
             index=request.n_before,
+            memory=request.memory,
         )
         self.sampler.accept_prompt(request.prompt)
         self.pool = None if request.pooling is None else Pool(request.pooling, self.n_prompt)

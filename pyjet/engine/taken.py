@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyjet.engine.chosen import Chosen
-from pyjet.engine.request import Event, TokenEvent, TokenProbs
+from pyjet.engine.request import Event, Memory, TokenEvent, TokenProbs
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation import Lesson
 
@@ -18,6 +18,7 @@ class TakenTokens:
     n_before: int
     tokens: list[int]
     probs: list[TokenProbs | None] | None = None  # of each; None: nobody wants any
+    memories: list[Memory] = field(default_factory=list)  # the sampler's, behind each; of tokens of the device: none
     lesson: Lesson | None = None
 
     def add(self, chosen: Chosen) -> None:
@@ -25,12 +26,18 @@ class TakenTokens:
         assert self.probs is not None
         self.tokens.append(chosen.token)
         self.probs.append(chosen.probs)
+        self.memories.append(())
+
+    def remember(self) -> None:
+        """The last one was accepted."""
+        self.memories[-1] = self.sequence.sampler.memory
 
     def events(self) -> list[Event]:
         """One for each token."""
-        sequence, probs = self.sequence, self.probs or [None] * len(self.tokens)
+        sequence, count = self.sequence, len(self.tokens)
+        probs, memories = self.probs or [None] * count, self.memories or [()] * count
         request_id = sequence.request.id
         return [
-            TokenEvent(request_id, token, of_token, sequence.timings(n))
-            for n, (token, of_token) in enumerate(zip(self.tokens, probs), self.n_before + 1)
+            TokenEvent(request_id, token, of_token, sequence.timings(n), memory)
+            for n, (token, of_token, memory) in enumerate(zip(self.tokens, probs, memories), self.n_before + 1)
         ]

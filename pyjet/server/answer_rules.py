@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjet.server.options import ServerOptions
 
 _CONSTRAINTS = ("grammar", "json_schema", "response_format")
+NO_TRIGGERS = "Field 'grammar_triggers': Error: no triggers set for lazy grammar!"
 _TOKEN, _WORD, _PATTERN, _PATTERN_FULL = range(4)  # types of llama-server's triggers
 
 
@@ -56,6 +57,8 @@ def with_defaults(body: Mapping[str, Any], options: ServerOptions) -> Mapping[st
 
 def _begin_late(params: CompletionParams, tokenizer: Tokenizer) -> None:
     if params.rules is not None and params.grammar_lazy:
+        if not params.grammar_triggers:
+            raise ApiError(400, NO_TRIGGERS)
         params.rules = replace(params.rules, begins_behind=_mark(params.grammar_triggers, tokenizer))
 
 

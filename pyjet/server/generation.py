@@ -172,6 +172,7 @@ class Job:
         choice = writing.choice
         if choice.stopped:  # tokens of the step in which a stop string was found are nobody's
             return
+        writing.memory = event.memory
         chunk = choice.add(event._replace(timings=writing.total(event.timings)))
         if choice.stopped:
             self._service.engine.cancel(event.id, keep_tokens=writing.n_kept)

@@ -121,7 +121,7 @@ MODEL_OPTIONS: list[Option] = [
         "more: prompts are read faster, running answers wait longer", field="step_budget", value="X",
         convert=values.float_above(1)),
     row("--step-patience", "seconds after which a step counts as hung and /health answers 503, or 20 times as long as "
-        "the slowest step measured at the start if that is more; -1: never", field="step_patience", value="N",
+        "the slowest step measured at the start if that is more; -1 or 0: never", field="step_patience", value="N",
         convert=values.int_in(-1)),
     row("-kvu --kv-unified", "each slot may use the whole context", off="-no-kvu --no-kv-unified",
         field="kv_unified", env="KV_UNIFIED", default="on when --parallel is -1"),

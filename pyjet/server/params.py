@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyjet.engine.chain import active_samplers
+from pyjet.server.answer_rules import NO_TRIGGERS
 from pyjet.server.completion_params import CHAT_FORMATS, CompletionParams, default_params
 from pyjet.server.dry_breakers import token_breakers
 from pyjet.server.errors import ApiError
@@ -151,7 +152,7 @@ def _read_grammar(body: Mapping[str, Any], params: CompletionParams, tokenizer: 
     if (triggers := body.get("grammar_triggers")) is not None:
         params.grammar_triggers = triggers if isinstance(triggers, list) else [triggers]
         if params.grammar_lazy and not params.grammar_triggers:
-            raise ApiError(400, "Field 'grammar_triggers': Error: no triggers set for lazy grammar!")
+            raise ApiError(400, NO_TRIGGERS)
 
 
 def _read_chat(body: Mapping[str, Any], params: CompletionParams) -> None:

@@ -17,12 +17,16 @@ _OF_THE_FIRST = frozenset({"cache_n", "prompt_n", "prompt_ms", "queue_ms"})
 
 
 class Writing:
-    """``request`` is the one that runs now. ``untold`` tokens were put in front of its answer and not yet passed on."""
+    """``request`` is the one that runs now. ``untold`` tokens were put in front of its answer and not yet passed on.
+
+    ``memory`` is the sampler's, behind the last token of the text: the next request's sampler goes on from it.
+    """
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.request = choice.request
         self.untold: tuple[int, ...] = ()
+        self.memory = choice.request.memory
         self._before: Timings | None = None
         self._n_forced = 0
 
@@ -72,6 +76,7 @@ class Writing:
             return_progress=first.return_progress and timings is None,
             grammar=first.grammar and first.grammar.behind((*generated, *tokens)),
             n_before=len(generated) + len(tokens),
+            memory=self.memory,
         )
         if timings is not None:
             timings = timings._replace(predicted_n=n_kept)

@@ -32,6 +32,22 @@ def test_a_marked_table_is_replaced_and_the_rest_stays(results: Path) -> None:
     assert report.fill(filled) == filled
 
 
+def test_greedy_table_tells_the_worst_mode_and_the_largest_gap() -> None:
+    base = {"prompts": 4, "bound": 0.5, "beyond": 1, "llama_cpp_same": {"batch 8": 1.0, "batch 512": 0.75}}
+    table = report.greedy_table(
+        {
+            "answer_tokens": 64, "prompt_tokens": 384, "pyjet": "pyjet 0", "device": "a CPU", "llama_cpp": "x 1",
+            "date": "2026-01-01",
+            "results": [
+                {**base, "file": "a", "same": 0.5, "differences": [{"gap": 0.25}, {"gap": 0.625}]},
+                {**base, "file": "b", "same": 1.0, "differences": []},
+            ],
+        }
+    )  # fmt: skip
+    assert "| a | 4 | 50% | 75% | 0.625 | 0.500 | 1 |" in table
+    assert "| b | 4 | 100% | 75% |  | 0.500 | 1 |" in table
+
+
 def test_kl_table_names_files_with_fewer_tokens_and_the_nudged_file() -> None:
     figures = {"mean": 1e-4, "median": 1e-5, "p99": 1e-3, "max": 1e-2, "top1": 0.99}
     own = {"llama_cpp_own": figures, "llama_cpp_nudged": None, "pyjet_pooled": figures, "compared": {"mean": "1.00"}}

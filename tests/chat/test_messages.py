@@ -91,8 +91,6 @@ REFUSALS: list[tuple[ChatOptions, dict[str, Any], int, str, str]] = [
     (ChatOptions(), chat(json_schema={"properties": {"a": {"type": "hiccup"}}}), 400, CLIENT,
      "Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n"
      "JSON schema error at #/properties/a: unrecognized type hiccup"),
-    (ChatOptions(skip_chat_parsing=True), chat(tools=[TOOL], tool_choice="required"), 501, "not_supported_error",
-     'tool_choice "required" needs a chat template whose form of tool calls is known here'),
 ]
 
 
@@ -103,6 +101,16 @@ def test_refusals(qwen_template: ChatTemplate, options: ChatOptions, body: dict[
         prepare_chat(body, qwen_template, options)
     assert (error.value.status, error.value.type) == (status, kind)
     assert error.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": TOOL["function"]["name"]}}])
+def test_without_parsing_a_call_is_not_forced(qwen_template: ChatTemplate, choice: str | dict[str, Any]) -> None:
+    """As in llama-server: the tools are in the prompt, the answer is content as the model writes it."""
+    body = chat(tools=[TOOL], tool_choice=choice)
+    prepared = prepare_chat(body, qwen_template, ChatOptions(skip_chat_parsing=True))
+    assert TOOL["function"]["name"] in prepared.prompt
+    assert (prepared.grammar, prepared.format, prepared.parse_tools) == (None, "content_only", False)
+    assert prepare_chat(body, qwen_template, ChatOptions()).grammar is not None
 
 
 def test_template_errors_are_500(qwen_template: ChatTemplate) -> None:

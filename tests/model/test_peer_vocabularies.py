@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pyjet.assets import default_model_path
 from pyjet.model import Tokenizer
 from pyjet.model.pretokenizers import FAMILIES
 from pyjet.model.reader import open_gguf
+from tests.support.hang_guard import hang_guard
 from tests.support.llama_vocab import LlamaVocab
 from tests.support.peer import library_or_skip, source_or_skip
 
@@ -63,18 +63,14 @@ def test_vectors(vocabularies: Path, name: str) -> None:
         assert decoded == (" " + text if text and tokenizer.vocab_type == 1 else text)
 
 
-def test_large_vocabulary_is_fast(vocabularies: Path) -> None:
-    started = time.monotonic()
-    metadata = open_gguf(vocabularies / "ggml-vocab-qwen35.gguf")[0].metadata
-    parsed = time.monotonic()
-    tokenizer = Tokenizer.from_metadata(metadata)
-    built = time.monotonic()
-    assert parsed - started < 2.0 and built - parsed < 3.0
+def test_a_large_vocabulary_and_a_long_text_do_not_hang(vocabularies: Path) -> None:
+    with hang_guard():
+        metadata = open_gguf(vocabularies / "ggml-vocab-qwen35.gguf")[0].metadata
+    with hang_guard():
+        tokenizer = Tokenizer.from_metadata(metadata)
     text = Path(gguf.constants.__file__).read_text(encoding="utf-8")[:80_000]
-    tokenizer.encode(text)
-    started = time.monotonic()
-    assert len(tokenizer.encode(text)) > 15_000
-    assert time.monotonic() - started < 0.5  # 0.03 s on an idle core
+    with hang_guard():
+        assert len(tokenizer.encode(text)) > 15_000
 
 
 def random_text(rng: random.Random) -> str:

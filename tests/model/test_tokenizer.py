@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from pyjet.model import ModelError, Tokenizer
 from pyjet.model.byte_level import BYTE_ALPHABET
 from pyjet.model.vocabulary import TokenKind
+from tests.support.hang_guard import hang_guard
 
 SPECIALS = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "<|endoftext|>"]
 BYTES = list(BYTE_ALPHABET)
@@ -161,9 +161,9 @@ def test_special_tokens_between_text_survive(tokenizer: Tokenizer, parts: list[s
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_long_inputs_take_no_long_time(tokenizer: Tokenizer) -> None:
+def test_long_inputs_do_not_hang(tokenizer: Tokenizer) -> None:
     turn = "<|im_start|>user\ndef f(x):\n    return x + 1<|im_end|>\n"
     for text in (turn * 1500, "a" * 300_000, " " * 300_000, "é" * 100_000, " \n" * 100_000, "<|im_" * 50_000):
-        started = time.monotonic()
-        tokenizer.encode(text)
-        assert time.monotonic() - started < 2.0
+        with hang_guard():
+            ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text

@@ -140,6 +140,15 @@ def test_triggers_that_are_none(client: FlaskClient, triggers: list[Any]) -> Non
 
 
 @pytest.mark.parametrize("path", ["/completion", "/v1/completions", CHAT])
+@pytest.mark.parametrize("triggers", [{}, {"grammar_triggers": None}, {"grammar_triggers": []}])
+def test_a_lazy_grammar_without_a_trigger_is_refused(client: FlaskClient, path: str, triggers: dict[str, Any]) -> None:
+    body = {"prompt": "x", "messages": HI, "grammar": 'root ::= "a"', "grammar_lazy": True, "n_predict": 2}
+    status, error = post_error(client, path, {**body, **triggers})
+    assert (status, error["type"]) == (400, "invalid_request_error")
+    assert error["message"] == "Field 'grammar_triggers': Error: no triggers set for lazy grammar!"
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions", CHAT])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_wrong_grammars_and_schemas_are_400(client: FlaskClient, path: str, streamed: bool) -> None:
     body = {"prompt": "x", "messages": HI, "stream": streamed}

@@ -48,6 +48,13 @@ def test_half_of_what_is_not_kept_leaves(batch: int) -> None:
     assert engine.wait_idle()
 
 
+def test_the_memory_of_the_sampler_goes_on() -> None:
+    """The scripted engine's memory behind a token is that token."""
+    engine = small_engine(counting(), counting(first=300), counting(first=400))
+    ask(engine, {"n_predict": 30, "n_discard": 10, "mirostat": 2})
+    assert [request.memory for request in engine.requests] == [(), (211.0,), (309.0,)]
+
+
 def test_it_goes_on_as_often_as_it_must() -> None:
     engine = small_engine(counting(), counting(first=300), counting(first=400))
     answer = ask(engine, {"n_predict": 50, "n_discard": 10})

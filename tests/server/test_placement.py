@@ -10,6 +10,8 @@ import pytest
 from pyjet.native import Gpu, MemoryPlan, NativeError, memory_plan
 from pyjet.server import device_choice, placement
 from pyjet.server.device_choice import DeviceError
+from pyjet.server.option_parser import parse
+from pyjet.server.option_table import BY_SPELLING
 from pyjet.server.options import ServerOptions
 from pyjet.server.placement import Placement, place
 from pyjet.server.startup import Startup, StartupError
@@ -116,7 +118,13 @@ def test_options_of_the_prefix_cache_reach_the_engine() -> None:
     ).settings  # fmt: skip
     assert (settings.cache_ram, settings.max_checkpoints, settings.checkpoint_step) == (100, 12, 512)
     assert (settings.slot_similarity, settings.step_budget, settings.patience_seconds) == (0.25, 1.5, 30)
-    assert placed(device="cpu", step_patience=-1).settings.patience_seconds == math.inf
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1", 1), ("0", math.inf), ("-1", math.inf)])
+def test_patience_is_seconds_or_endless(text: str, seconds: float) -> None:
+    chosen = parse(["--step-patience", text], {}).options.step_patience
+    assert placed(device="cpu", step_patience=chosen).settings.patience_seconds == seconds
+    assert "-1 or 0: never" in BY_SPELLING["--step-patience"].help
 
 
 def test_host_memory_that_is_short_shrinks_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:

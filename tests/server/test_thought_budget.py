@@ -169,6 +169,16 @@ def test_tags_are_found_across_pieces() -> None:
     assert not budget.is_over
 
 
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_memory_of_the_sampler_goes_on_behind_thoughts(batch: int) -> None:
+    """The scripted engine's memory behind a token is that token; a step may bring more than the budget has room for."""
+    engine = ScriptedEngine(thinking(batch), ANSWER, n_slots=1)
+    ask(engine, {"reasoning_budget_tokens": 3, "mirostat": 2})
+    first, second = engine.requests
+    *_, last_thought = second.prompt[: len(second.prompt) - len(ids(END))]
+    assert (first.memory, second.memory) == ((), (float(last_thought),))
+
+
 # the client says so
 
 

@@ -26,6 +26,15 @@ class AdaptiveP:
         self._probs: Float32Array = np.empty(0, np.float32)
         self._pending: tuple[int, float] | None = None  # token that was drawn, its original probability
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The state after the accepted tokens, for ``resume``."""
+        return self._sum, self._weight
+
+    def resume(self, memory: tuple[float, ...]) -> None:
+        """Go on where another one was."""
+        self._sum, self._weight = memory
+
     def apply(self, candidates: Candidates) -> None:
         """New logits, by the distance of each probability from the target: quadratic near it, linear far away."""
         self._ids, self._probs = candidates.ids, softmax(candidates.logits)

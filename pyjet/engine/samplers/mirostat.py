@@ -25,6 +25,15 @@ class Mirostat:
         self.mu = 2.0 * tau
         self._pending: tuple[int, float] | None = None  # token that was drawn, ``mu`` once it is accepted
 
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The state after the accepted tokens, for ``resume``."""
+        return (self.mu,)
+
+    def resume(self, memory: tuple[float, ...]) -> None:
+        """Go on where another one was."""
+        (self.mu,) = memory
+
     def apply(self, candidates: Candidates) -> None:
         """Drop candidates that would surprise too much; the best one stays."""
         if self._is_first:
