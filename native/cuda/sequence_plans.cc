@@ -18,7 +18,16 @@ AttentionItem no_item() {
 class Planner {
   public:
     Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out)
-        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv), out_(out) {}
+        : in_(in),
+          shape_(shape),
+          limits_(limits),
+          group_(shape.n_head / shape.n_head_kv),
+          out_(out),
+          order_(in.n_seqs) {
+        std::iota(order_.begin(), order_.end(), 0);
+        std::stable_sort(order_.begin(), order_.end(),
+                         [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });
+    }
 
     void plan() {
         out_.n_convolve_items = 0;
@@ -41,13 +50,9 @@ class Planner {
     // Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
     // segments computed apart. Long prompts have enough tiles to keep every CTA busy.
     void place_partials() {
-        std::vector<int> order(in_.n_seqs);
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(),
-                         [&](int x, int y) { return in_.seqs[x].n_rows < in_.seqs[y].n_rows; });
         out_.plans.resize(in_.n_seqs);
         int64_t used = 0;
-        for (int i : order) {
+        for (int i : order_) {
             const pj_seq &seq = in_.seqs[i];
             SeqPlan &plan = out_.plans[i];
             plan.n_segments = segment_of(in_.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
@@ -60,7 +65,7 @@ class Planner {
         }
     }
 
-    // Those that walk all segments, then segments from the last one on.
+    // Those that walk all segments, then segments from the last one on, of a segment the widest items first.
     void list_attention() {
         int n_segments = 0;
         for (int i = 0; i < in_.n_seqs; ++i) {
@@ -70,8 +75,8 @@ class Planner {
                 n_segments = std::max(n_segments, out_.plans[i].n_segments);
         }
         for (int segment = n_segments - 1; segment >= 0; --segment)
-            for (int i = 0; i < in_.n_seqs; ++i)
-                if (out_.plans[i].partial >= 0 && segment < out_.plans[i].n_segments) add_items(i, segment);
+            for (auto i = order_.rbegin(); i != order_.rend(); ++i)
+                if (out_.plans[*i].partial >= 0 && segment < out_.plans[*i].n_segments) add_items(*i, segment);
     }
 
     void add_items(int sequence, int segment) {
@@ -147,6 +152,7 @@ class Planner {
     const PlanLimits limits_;
     const int group_;
     SequencePlans &out_;
+    std::vector<int> order_;  // sequences, those with the fewest rows first
 };
 
 }  // namespace
