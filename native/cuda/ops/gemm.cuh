@@ -172,7 +172,8 @@ struct WidePieces {
 
 // kTiles tiles of outputs, from first_tile on.
 template <int kTiles, int NT>
-__device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int lane, const float (&acc)[kTiles][NT][4]) {
+__device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int lane,
+                                            const float (&acc)[kTiles][NT][4]) {
     const int g = lane >> 2, t = lane & 3;
 #pragma unroll
     for (int n = 0; n < NT; ++n)

@@ -90,7 +90,8 @@ __device__ __forceinline__ void load_acts(uint2 (&q)[NB][kBlocks], const ActTile
 #pragma unroll
     for (int n = 0; n < NB; ++n)
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][ActTile::place(lane)]);
+        for (int i = 0; i < kBlocks; ++i)
+            q[n][i] = *reinterpret_cast<const uint2 *>(act[n].q[first + i][ActTile::place(lane)]);
 }
 
 // sum += code * product: of outputs g (c0) and g + 8 (c1).

@@ -49,29 +49,28 @@ __device__ __forceinline__ void warpgroup_wait() {
 #endif
 }
 
-#define PJ_REGISTERS(kind)                                                                                      \
-    kind(c[0][0]), kind(c[0][1]), kind(c[0][2]), kind(c[0][3]), kind(c[1][0]), kind(c[1][1]), kind(c[1][2]),    \
+#define PJ_REGISTERS(kind)                                                                                       \
+    kind(c[0][0]), kind(c[0][1]), kind(c[0][2]), kind(c[0][3]), kind(c[1][0]), kind(c[1][1]), kind(c[1][2]),     \
         kind(c[1][3]), kind(c[2][0]), kind(c[2][1]), kind(c[2][2]), kind(c[2][3]), kind(c[3][0]), kind(c[3][1]), \
         kind(c[3][2]), kind(c[3][3]), kind(c[4][0]), kind(c[4][1]), kind(c[4][2]), kind(c[4][3]), kind(c[5][0]), \
         kind(c[5][1]), kind(c[5][2]), kind(c[5][3]), kind(c[6][0]), kind(c[6][1]), kind(c[6][2]), kind(c[6][3]), \
         kind(c[7][0]), kind(c[7][1]), kind(c[7][2]), kind(c[7][3])
-#define PJ_OPERANDS                                                                                              \
+#define PJ_OPERANDS                                                                                               \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
     "%29,%30,%31},{%32,%33,%34,%35},%36"
 
 // The compiler must not move what it keeps in these registers across the products.
-__device__ __forceinline__ void warpgroup_hold(int (&c)[kWarpgroupTiles][4]) {
-    asm volatile("" : PJ_REGISTERS("+r"));
-}
+__device__ __forceinline__ void warpgroup_hold(int (&c)[kWarpgroupTiles][4]) { asm volatile("" : PJ_REGISTERS("+r")); }
 __device__ __forceinline__ void warpgroup_hold(float (&c)[kWarpgroupTiles][4]) {
     asm volatile("" : PJ_REGISTERS("+f"));
 }
 
-#define PJ_WGMMA(a_type)                                                                                         \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                \
-                 "wgmma.mma_async.sync.aligned.m64n64k32.s32." a_type ".s8 " PJ_OPERANDS ",add;\n}"               \
-                 : PJ_REGISTERS("+r")                                                                            \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), "r"(static_cast<int>(add)))
+#define PJ_WGMMA(a_type)                                                                   \
+    asm volatile(                                                                          \
+        "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                   \
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32." a_type ".s8 " PJ_OPERANDS ",add;\n}" \
+        : PJ_REGISTERS("+r")                                                               \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), "r"(static_cast<int>(add)))
 
 // c = a b, or c += a b. kSigned: whether the bytes of a have a sign; those of the activations have one.
 template <bool kSigned>
@@ -89,10 +88,11 @@ __device__ __forceinline__ void warpgroup_multiply(int (&c)[kWarpgroupTiles][4],
 __device__ __forceinline__ void warpgroup_multiply_halves(float (&c)[kWarpgroupTiles][4], const uint32_t (&a)[4],
                                                           uint64_t rows) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " PJ_OPERANDS ",add,1,1,0;\n}"
-                 : PJ_REGISTERS("+f")
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
+    asm volatile(
+        "{\n.reg .pred add;\nsetp.ne.b32 add, 0, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " PJ_OPERANDS ",add,1,1,0;\n}"
+        : PJ_REGISTERS("+f")
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows));
 #endif
 }
 
