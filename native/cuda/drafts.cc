@@ -135,6 +135,7 @@ void CudaEngine::add_draft_plan(const pj_step_in &in, StepArgs *args) {
     b.plans = blob_.add(plans.plans.data(), plans.plans.size());
     b.attention = d.items;
     b.n_attention_items = d.n_items;
+    b.column_groups = plans.column_groups;
     b.cos = d.cos;
     b.sin = d.sin;
 }

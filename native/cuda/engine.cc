@@ -180,6 +180,7 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     a.selected = blob_.add(selected, a.n_selected);
     a.hidden_rows = blob_.add(wanted.hidden.data(), a.n_hidden);
     a.seqs = blob_.add(in.seqs, in.n_seqs);
+    a.column_groups = plans.column_groups;
     a.n_convolve_items = plans.n_convolve_items;
     a.n_attention_items = static_cast<int32_t>(plans.attention.size());
     a.plans = blob_.add(plans.plans.data(), in.n_seqs);

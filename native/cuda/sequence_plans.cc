@@ -18,54 +18,54 @@ AttentionItem no_item() {
 class Planner {
   public:
     Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out)
-        : in_(in),
-          shape_(shape),
-          limits_(limits),
-          group_(shape.n_head / shape.n_head_kv),
-          out_(out),
-          order_(in.n_seqs) {
-        std::iota(order_.begin(), order_.end(), 0);
-        std::stable_sort(order_.begin(), order_.end(),
-                         [&](int x, int y) { return in.seqs[x].n_rows < in.seqs[y].n_rows; });
-    }
+        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv), out_(out) {}
 
     void plan() {
+        out_.column_groups = 1;
         out_.n_convolve_items = 0;
         out_.attention.clear();
+        choose_columns();
         place_partials();
         for (int i = 0; i < in_.n_seqs; ++i) {
             out_.plans[i].first_convolve = out_.n_convolve_items;
             out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
         }
         list_attention();
-        if (out_.attention.size() <= static_cast<size_t>(limits_.n_cta)) return;
-        out_.undealt.swap(out_.attention);
-        deal_attention();
-        list_by_groups();
+        if (out_.attention.size() > static_cast<size_t>(limits_.n_cta)) deal_attention();
     }
 
   private:
-    int most_columns() const { return 8 * limits_.most_column_groups; }
+    int columns() const { return 8 * out_.column_groups; }
+
+    void choose_columns() {
+        for (int i = 0; i < in_.n_seqs; ++i)
+            out_.column_groups = std::max(out_.column_groups,
+                                          std::min(limits_.most_column_groups, (in_.seqs[i].n_rows * group_ + 7) / 8));
+    }
 
     // Sequences with the fewest rows first: they have the fewest tiles of columns, so they gain most from
     // segments computed apart. Long prompts have enough tiles to keep every CTA busy.
     void place_partials() {
+        std::vector<int> order(in_.n_seqs);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int x, int y) { return in_.seqs[x].n_rows < in_.seqs[y].n_rows; });
         out_.plans.resize(in_.n_seqs);
         int64_t used = 0;
-        for (int i : order_) {
+        for (int i : order) {
             const pj_seq &seq = in_.seqs[i];
             SeqPlan &plan = out_.plans[i];
             plan.n_segments = segment_of(in_.row_position[seq.row_begin + seq.n_rows - 1]) + 1;
             const int64_t floats =
                 int64_t{seq.n_rows} * shape_.n_head * plan.n_segments * (kPartialHeader + shape_.head_dim);
-            const int n_tiles = (seq.n_rows * group_ + most_columns() - 1) / most_columns() * shape_.n_head_kv;
+            const int n_tiles = (seq.n_rows * group_ + columns() - 1) / columns() * shape_.n_head_kv;
             const bool apart = n_tiles < 2 * limits_.n_cta && used + floats <= limits_.partial_floats;
             plan.partial = apart ? used : -1;
             if (apart) used += floats;
         }
     }
 
-    // Those that walk all segments, then segments from the last one on, of a segment the widest items first.
+    // Those that walk all segments, then segments from the last one on.
     void list_attention() {
         int n_segments = 0;
         for (int i = 0; i < in_.n_seqs; ++i) {
@@ -75,8 +75,8 @@ class Planner {
                 n_segments = std::max(n_segments, out_.plans[i].n_segments);
         }
         for (int segment = n_segments - 1; segment >= 0; --segment)
-            for (auto i = order_.rbegin(); i != order_.rend(); ++i)
-                if (out_.plans[*i].partial >= 0 && segment < out_.plans[*i].n_segments) add_items(*i, segment);
+            for (int i = 0; i < in_.n_seqs; ++i)
+                if (out_.plans[i].partial >= 0 && segment < out_.plans[i].n_segments) add_items(i, segment);
     }
 
     void add_items(int sequence, int segment) {
@@ -90,10 +90,8 @@ class Planner {
         item.first_position = in_.row_position[seq.row_begin];
         item.page_begin = seq.page_begin;
         item.begin = segment_begin(segment);
-        for (; item.first_column < item.n_columns; item.first_column += most_columns()) {
-            const int n_columns = std::min(item.n_columns - item.first_column, most_columns());
-            const int last_column = item.first_column + n_columns - 1;
-            item.groups = (n_columns + 7) / 8;
+        for (; item.first_column < item.n_columns; item.first_column += columns()) {
+            const int last_column = std::min(item.first_column + columns(), item.n_columns) - 1;
             item.end = item.first_position + last_column / group_ + 1;
             if (plan.partial >= 0) item.end = std::min(item.end, segment_begin(segment + 1));
             // Early rows of a chunk may end before a segment.
@@ -102,49 +100,34 @@ class Planner {
         }
     }
 
+    // What an item costs, in half tiles: it also begins and ends.
+    static int cost(const AttentionItem &item) { return 2 * ((item.end - item.begin + 127) / 128) + 1; }
+
     // Each item goes to the CTA that has least to do so far; the longest come first, so they end close together. CTAs
     // of equal load are a linked list, and the least load only grows.
     void deal_attention() {
         const int n_cta = limits_.n_cta;
         int total = 0, largest = 0;
-        for (const AttentionItem &item : out_.undealt) {
-            total += attention_cost(item);
-            largest = std::max(largest, attention_cost(item));
+        for (const AttentionItem &item : out_.attention) {
+            total += cost(item);
+            largest = std::max(largest, cost(item));
         }
-        std::vector<int> first(total / n_cta + largest + 1, -1), next(n_cta);
+        std::vector<int> first(total / n_cta + largest + 1, -1), next(n_cta), turns(n_cta, 0);
         for (int cta = 0; cta < n_cta; ++cta) next[cta] = cta + 1 < n_cta ? cta + 1 : -1;
         first[0] = 0;
-        out_.ctas.clear();
+        out_.undealt.swap(out_.attention);
+        out_.attention.clear();
         int least = 0;
         for (const AttentionItem &item : out_.undealt) {
             while (first[least] < 0) ++least;
-            const int cta = first[least], load = least + attention_cost(item);
+            const int cta = first[least], load = least + cost(item);
             first[least] = next[cta];
             next[cta] = first[load];
             first[load] = cta;
-            out_.ctas.push_back(cta);
+            const size_t at = attention_index(turns[cta]++, cta, n_cta);
+            if (at >= out_.attention.size()) out_.attention.resize(at + 1, no_item());
+            out_.attention[at] = item;
         }
-    }
-
-    // A CTA's items with as many groups one after the other, the most first: the first item with another number begins
-    // without what the one before it brings along.
-    void list_by_groups() {
-        const int n_cta = limits_.n_cta, most = limits_.most_column_groups;
-        // [CTA][most - groups]: items, then the turn of the next one
-        std::vector<int> turns(n_cta * most, 0);
-        const auto turn_of = [&](size_t i) -> int & {
-            return turns[(out_.ctas[i] + 1) * most - out_.undealt[i].groups];
-        };
-        for (size_t i = 0; i < out_.undealt.size(); ++i) ++turn_of(i);
-        int n_turns = 0;
-        for (int cta = 0; cta < n_cta; ++cta) {
-            const auto begin = turns.begin() + cta * most;
-            n_turns = std::max(n_turns, std::accumulate(begin, begin + most, 0));
-            std::exclusive_scan(begin, begin + most, begin, 0);
-        }
-        out_.attention.assign(n_turns * n_cta, no_item());
-        for (size_t i = 0; i < out_.undealt.size(); ++i)
-            out_.attention[attention_index(turn_of(i)++, out_.ctas[i], n_cta)] = out_.undealt[i];
     }
 
     const pj_step_in &in_;
@@ -152,7 +135,6 @@ class Planner {
     const PlanLimits limits_;
     const int group_;
     SequencePlans &out_;
-    std::vector<int> order_;  // sequences, those with the fewest rows first
 };
 
 }  // namespace

@@ -78,7 +78,7 @@ struct alignas(16) AttentionItem {
     int32_t row_begin, n_columns, first_position, page_begin;  // of the sequence
     int32_t kv_head, first_column;  // column: row of the sequence * group + head of the group
     int32_t begin, end;             // end: no row of the tile sees it
-    int32_t groups;                 // of 8 columns that the item has: 0: no item
+    int32_t reserved;
 
     PJ_HOST_DEVICE bool exists() const { return begin < end; }
 };
@@ -172,6 +172,7 @@ struct StepArgs {
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_attention_items, n_convolve_items;
+    int32_t column_groups;  // columns of an attention item are 8 times this
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.

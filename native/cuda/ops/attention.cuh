@@ -7,7 +7,7 @@
 // a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
 #pragma once
 
-#include "cuda/ops/attention_items.cuh"
+#include "cuda/ops/attention_tile.cuh"
 #include "cuda/sync/grid.cuh"
 #include "cuda/sync/ring.cuh"
 
@@ -15,6 +15,95 @@ namespace pj::cuda {
 
 __device__ __forceinline__ unsigned head_group(const StepArgs &s) {
     return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
+}
+
+// The CTA's item of a turn; null: none.
+__device__ __forceinline__ const AttentionItem *item_of_turn(const StepArgs &s, int turn) {
+    const int index = attention_index(turn, blockIdx.x, gridDim.x);
+    return index < s.n_attention_items ? s.attention + index : nullptr;
+}
+
+// By one thread. The items of drafts change within a launch.
+__device__ __forceinline__ void copy_item(AttentionItem &to, const AttentionItem *from) {
+    to = {};
+#pragma unroll
+    for (int i = 0; from && i < static_cast<int>(sizeof(AttentionItem) / sizeof(int4)); ++i)
+        reinterpret_cast<int4 *>(&to)[i] = __ldcg(reinterpret_cast<const int4 *>(from) + i);
+}
+
+// The same, which is there after the next wait_for_item() of that thread.
+__device__ __forceinline__ void start_item(AttentionItem &to, const AttentionItem *from) {
+    if (!from) {
+        to = {};
+        return;
+    }
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(AttentionItem)); i += 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + i),
+                     "l"(reinterpret_cast<const char *>(from) + i)
+                     : "memory");
+}
+
+__device__ __forceinline__ void wait_for_item() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
+__device__ __forceinline__ int position_of_lane(const AttentionItem &item, int position, int lane) {
+    return min(position + (lane >> 2) * kBlockTokens, item.end - 1);
+}
+
+// Pages are looked up a tile ahead, so that nothing waits for the table.
+__device__ __forceinline__ int find_page(const StepArgs &s, const AttentionItem &item, int position, int lane) {
+    if (position >= item.end) return 0;
+    return __ldg(s.page_table + item.page_begin + position_of_lane(item, position, lane) / s.page_tokens);
+}
+
+struct TilePlaces {
+    const uint8_t *k, *v;
+};
+
+__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
+                                                  int page, int lane) {
+    const uint8_t *const at = s.buf.pool + page * s.buf.page_bytes;
+    const int block = position_of_lane(item, position, lane) % s.page_tokens / kBlockTokens;
+    return {at + k_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_k),
+            at + v_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_v)};
+}
+
+__device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int lane) {
+    return reinterpret_cast<const uint8_t *>(__shfl_sync(~0u, reinterpret_cast<unsigned long long>(place), lane));
+}
+
+__device__ __forceinline__ uint4 load_operand(const uint8_t *at, int lane) {
+    return __ldcg(reinterpret_cast<const uint4 *>(at) + lane);
+}
+
+// Brings a block of each warp to the L2 cache: together a tile.
+__device__ __forceinline__ void prefetch_blocks(const uint8_t *place, int type, int warp, int lane) {
+    const uint8_t *block = place_from(place, 4 * warp);
+#pragma unroll 1
+    for (int at = lane * 128; at < block_bytes(type); at += 32 * 128) prefetch(block + at);
+}
+
+template <int kType>
+__device__ __forceinline__ void load_keys(KeyBatch<kType> &k, const TilePlaces &places, int batch, int warp, int lane) {
+    const uint8_t *block = place_from(places.k, 4 * warp);
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) k.words[i] = load_operand(block + (batch * kLoads + i) * 512, lane);
+    if (kType == PJ_KV_Q8_0) k.scales = __ldcg(reinterpret_cast<const uint2 *>(block + kScalesAt) + lane);
+}
+
+template <int kType>
+__device__ __forceinline__ void load_values(ValueBatch<kType> &v, const uint8_t *place, int batch, int warp, int lane) {
+    constexpr int n = kLoadsPerBlock<kType>;
+#pragma unroll
+    for (int block = 0; block < kBatchBlocks<kType>; ++block) {
+        const uint8_t *at = place_from(place, 4 * (batch * kBatchBlocks<kType> + block)) + warp * n * 512;
+#pragma unroll
+        for (int i = 0; i < n; ++i) v.words[block * n + i] = load_operand(at + i * 512, lane);
+    }
+    if (kType == PJ_KV_Q8_0)
+        v.scales = __ldcg(reinterpret_cast<const uint2 *>(place + kScalesAt) + warp * 4 + (lane & 3));
 }
 
 // 0xffff for each half of a pair of positions that lies before `n`.
@@ -264,9 +353,8 @@ __device__ __forceinline__ void finish_segment(const StepArgs &s, const Attentio
     }
 }
 
-// The CTA's items from the turn on that have kGroups groups, one at least; places: of its first tile. Afterwards it is
-// the turn of the item behind them. Values come while a tile's scores are computed, the next tile's keys, perhaps the
-// next item's, while its values are multiplied. Of f16, that is so for the first half.
+// All items of the CTA, which has one at least. Values come while a tile's scores are computed, the next tile's keys,
+// perhaps the next item's, while its values are multiplied. Of f16, that is so for the first half.
 template <int kKeyType, int kValueType, int kGroups>
 __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces places) {
     using Shared = AttentionShared<kKeyType, kGroups>;
@@ -274,18 +362,17 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     KeyBatch<kKeyType> keys;
     load_keys(keys, places, 0, warp, lane);
-    int turn = shared.turn;
-    if (turn == 0 && threadIdx.x == 0) {
+    if (threadIdx.x == 0) {
         copy_item(shared.item[0], item_of_turn(s, 0));
         copy_item(shared.item[1], item_of_turn(s, 1));
     }
     consumers_sync();
-    stage_item(s, shared.item[turn % 4], shared, turn, warp, lane);
+    stage_item(s, shared.item[0], shared, 0, warp, lane);
     consumers_sync();
     Columns<kGroups> columns = no_positions<kGroups>();
-    int position = shared.item[turn % 4].begin,
-        page = find_page(s, shared.item[turn % 4], position + kTileTokens, lane), next_page = 0;
-    for (;;) {
+    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane),
+        next_page = 0;
+    for (int turn = 0;;) {
         // In shared memory, not in registers: they are short.
         const AttentionItem &item = shared.item[turn % 4], &next = shared.item[(turn + 1) % 4];
         const uint8_t *const value_place = places.v;
@@ -300,7 +387,6 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
         }
         const int n_positions = item.end - position;
         const bool item_ends = n_positions <= kTileTokens, more = !item_ends || next.exists();
-        const bool goes_on = !item_ends || next.groups == kGroups;
         const AttentionItem &following = item_ends ? next : item;
         const int next_position = item_ends ? next.begin : position + kTileTokens;
         if (more) {
@@ -323,13 +409,12 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
         }
         if (item_ends || segment_of(next_position) != segment_of(position)) {
             share_sums(shared, columns, warp, lane);
-            if (item_ends && goes_on) stage_item(s, next, shared, turn + 1, warp, lane);
-            if (!goes_on && threadIdx.x == 0) shared.turn = turn + 1;
+            if (item_ends && more) stage_item(s, next, shared, turn + 1, warp, lane);
             consumers_sync();
             finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
             columns = no_positions<kGroups>();
         }
-        if (!goes_on) return;
+        if (!more) return;
         turn += item_ends;
         position = next_position;
     }
@@ -341,45 +426,28 @@ __device__ __forceinline__ void attend_any(const StepArgs &s, int layer, const T
     attend<kKeyType, PJ_KV_Q8_0, kGroups>(s, layer, places);
 }
 
-template <int kGroups>
-__device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, const TilePlaces &places) {
+// The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate.
+template <int kGroups, class Wait>
+__device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, const Wait &wait) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const AttentionItem *const first = item_of_turn(s, 0);
+    if (!first) return wait();
+    const AttentionItem item = *first;
+    const TilePlaces places = find_places(s, layer, item, item.begin, find_page(s, item, item.begin, lane), lane);
+    prefetch_blocks(places.k, s.kv_type_k, warp, lane);
+    prefetch_blocks(places.v, s.kv_type_v, warp, lane);
+    wait();
     if constexpr (kGroups <= most_column_groups(PJ_KV_F16))
         if (s.kv_type_k == PJ_KV_F16) return attend_any<PJ_KV_F16, kGroups>(s, layer, places);
     attend_any<PJ_KV_Q8_0, kGroups>(s, layer, places);
 }
 
-__device__ __forceinline__ void attend_items(const StepArgs &s, int groups, int layer, const TilePlaces &places) {
-    if (groups == 1) return attend_groups<1>(s, layer, places);
-    if (groups == 2) return attend_groups<2>(s, layer, places);
-    if (groups == 3) return attend_groups<3>(s, layer, places);
-    attend_groups<4>(s, layer, places);
-}
-
-// What is the same for all lanes, so that the compiler knows it: where it cannot tell that a warp stays together, every
-// shuffle asks for that, and every load fetches its descriptor first.
-__device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
-
-// The CTA's first item is found, and its old positions come to the L2 cache, while others still rotate. Items with
-// equal numbers of groups follow one another (sequence_plans.cc), so few begin without what the one before brought.
 template <class Wait>
 __device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, const Wait &wait) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    AttentionTurns &turns = *reinterpret_cast<AttentionTurns *>(scratch_memory());
-    const AttentionItem *const first = item_of_turn(s, 0);
-    if (!first) return wait();
-    const AttentionItem item = *first;
-    TilePlaces places = first_places(s, op.layer, item, lane);
-    prefetch_blocks(places.k, s.kv_type_k, warp, lane);
-    prefetch_blocks(places.v, s.kv_type_v, warp, lane);
-    if (threadIdx.x == 0) turns.turn = 0;
-    wait();
-    for (int groups = uniform(item.groups);;) {
-        attend_items(s, groups, op.layer, places);
-        const AttentionItem &next = turns.item[turns.turn % 4];
-        if (!next.exists()) return wait_for_item();  // what is still on its way is of no item
-        groups = next.groups;
-        places = first_places(s, op.layer, next, threadIdx.x & 31);
-    }
+    if (s.column_groups == 1) return attend_groups<1>(s, op.layer, wait);
+    if (s.column_groups == 2) return attend_groups<2>(s, op.layer, wait);
+    if (s.column_groups == 3) return attend_groups<3>(s, op.layer, wait);
+    attend_groups<4>(s, op.layer, wait);
 }
 
 }  // namespace pj::cuda

@@ -20,20 +20,15 @@ static_assert(segment_begin(1) % kTileTokens == 0, "segments of whole tiles: the
 
 constexpr int column_tiles(int groups) { return (groups + 1) / 2; }  // of 16: M of an mma
 
-// Shared memory begins with it, whatever number of groups the item of the turn has.
-struct AttentionTurns {
-    AttentionItem item[4];  // of the CTA's turn, modulo 4: the one before, this one, the next two
-    int turn;               // of the first item with its number of groups; passed in a register it costs spills
-};
-
 template <int kType, int kGroups>
-struct AttentionShared : AttentionTurns {
+struct AttentionShared {
     static constexpr int kColumns = 8 * kGroups;
     // q8_0: [column tile][32 dims][lane]; f16: [high, low][16 dims][lane]
     uint4 query[kType == PJ_KV_F16 ? 2 * 16 : column_tiles(kGroups) * 8][32];
     float query_scale[8][kColumns];
     float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
+    AttentionItem item[4];       // of the CTA's turn, modulo 4: the one before, this one, the next two
     int last[kColumns];          // the column's own position; -1 beyond the sequence's rows
     Softmax total[2][kColumns];  // before and after a segment, of items that walk all segments
 };

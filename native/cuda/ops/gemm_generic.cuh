@@ -58,7 +58,7 @@ __device__ __forceinline__ void gemm_raw(const StepArgs &s, const Gemm &gemm, in
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int64_t row_bytes = static_cast<int64_t>(gemm.n_in / kRawElements<kType>) * kRawBytes<kType>;
     const int stride = gemm.k_units * kUnitInputs;
-    const int n_items = gemm.n_out * ((n_all_rows + kGenericRows - 1) / kGenericRows);  // compiler.cc checks the range
+    const int n_items = gemm.n_out * ((n_all_rows + kGenericRows - 1) / kGenericRows);  // op_list.cc checks the range
     for (int item = blockIdx.x * kConsumerWarps + warp; item < n_items; item += gridDim.x * kConsumerWarps) {
         const int out = item % gemm.n_out, first_row = item / gemm.n_out * kGenericRows;
         const int n_rows = min(kGenericRows, n_all_rows - first_row);

@@ -1,7 +1,7 @@
 """Sequences with other numbers of rows in one step on a GPU: none changes the bits of another.
 
-pyjet-tiny has two query heads per kv head, so 4 rows are a group of 8 columns. The steps have items of every number
-of groups, and more of them than a GPU has multiprocessors, so that some take items of several numbers in turn.
+pyjet-tiny has two query heads per kv head, so 4 rows are a group of 8 columns of an attention item. The sequences have
+from one group to more than an item takes, and more items than a GPU has multiprocessors.
 """
 
 from __future__ import annotations
