@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import asdict
 from typing import Any
 
-from cli.llama_cpp import XLLAMACPP_VERSION
 from compat_tests.greedy.difference import Difference, Verdict
 from compat_tests.greedy.prompts import PROMPT_TOKENS
-from compat_tests.kl.report import device
-from compat_tests.kl.texts import fingerprints
-from pyjet.native import build_info
+from compat_tests.kl.report import circumstances
 
 _COLUMNS = ("prompts", "same", "llama.cpp", "bound", "gap", "beyond")
 
@@ -51,12 +46,7 @@ def record(verdicts: dict[str, Verdict], n_tokens: int, isa: str, seconds: float
     """Everything that is worth keeping of a run. isa: the instruction set of pyjet's CPU backend."""
     return {
         "what": "greedy answers beside llama.cpp's",
-        "date": time.strftime("%Y-%m-%d"),
-        "command": " ".join(["python -m compat_tests.greedy", *sys.argv[1:]]),
-        "device": f"{device()}, {isa}",
-        "pyjet": build_info(),
-        "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
-        "texts": fingerprints(),
+        **circumstances("compat_tests.greedy", isa),
         "prompt_tokens": PROMPT_TOKENS,
         "answer_tokens": n_tokens,
         "seconds": round(seconds),

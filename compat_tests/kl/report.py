@@ -74,16 +74,23 @@ def device() -> str:
     return names[0] if names else platform.machine()
 
 
-def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], tested: str, seconds: float) -> dict[str, Any]:
-    """Everything that is worth keeping of a run. tested: pyjet's instruction set or GPU."""
+def circumstances(module: str, tested: str) -> dict[str, Any]:
+    """When, how and with what a comparison with llama.cpp ran. tested: pyjet's instruction set or GPU."""
     return {
-        "what": "KL divergence to llama.cpp, nats",
         "date": time.strftime("%Y-%m-%d"),
-        "command": " ".join(["python -m compat_tests.kl", *sys.argv[1:]]),
+        "command": " ".join([f"python -m {module}", *sys.argv[1:]]),
         "device": f"{device()}, {tested}",
         "pyjet": build_info(),
         "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",
         "texts": fingerprints(),
+    }
+
+
+def record(verdicts: Sequence[Verdict], results: Sequence[KvResult], tested: str, seconds: float) -> dict[str, Any]:
+    """Everything that is worth keeping of a run. tested: pyjet's instruction set or GPU."""
+    return {
+        "what": "KL divergence to llama.cpp, nats",
+        **circumstances("compat_tests.kl", tested),
         "tokens": max(map(_tokens, results)),
         "window_tokens": WINDOW_TOKENS,
         "bootstrap": {"resamples": RESAMPLES, "seed": SEED, "standard_errors": STANDARD_ERRORS},

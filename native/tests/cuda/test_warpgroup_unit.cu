@@ -30,9 +30,7 @@ __global__ void __launch_bounds__(128) multiply(const uint8_t *unit, const ActTi
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
     copy(shared_memory, unit, unit_bytes(kFormat));
     copy(shared_memory + kActs, acts, 8 * sizeof(ActTile));
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async;" ::: "memory");
-#endif
+    fence_for_copies();  // products of warpgroups read shared memory as bulk copies do
     __syncthreads();
     const auto store = [&](const float(&acc)[8][4], int tile) {
         for (int n = 0; n < 8; ++n)
