@@ -24,7 +24,11 @@ def build_native(settings: EngineSettings, progress: ProgressCallback) -> tuple[
     """Load the GGUF file and pack it. Raises ModelError or NativeError with a sentence for the user."""
     model = load_model(settings.model_path, overrides=settings.overrides, check_tensors=settings.check_tensors)
     engine = NativeEngine(model, settings.engine_config(), progress)
-    limits = replace(settings.limits(engine.n_vocab), model=fingerprint(settings.model_path))
+    limits = replace(
+        settings.limits(engine.n_vocab),
+        model=fingerprint(settings.model_path),
+        attention_blocks=sum(model.hyperparams.block_is_attention),
+    )
     if settings.calibrate:
         of_drafts = calibrate_drafts(engine, limits)
         seconds = calibrate(engine, limits, of_drafts[0] if of_drafts else 0.0)

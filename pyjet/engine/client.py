@@ -38,6 +38,7 @@ class EngineLimits:
     step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
     speculation: SpeculationSettings = NO_SPECULATION
     draft_seconds: tuple[float, ...] = ()  # DraftCosts measured at load
+    attention_blocks: int = 0  # of the model, the MTP block not counted; 0: unknown
     patience_seconds: float = 120.0  # a step that takes longer hangs, unless steps are known to be slow
 
     @property

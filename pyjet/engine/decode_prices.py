@@ -37,13 +37,13 @@ class DecodePrices:
         self.learn_base(measured)
         self._books: dict[Kind, PriceBook] = {}
         self._kind: Kind | None = None
-        self._prices: Float64Array = np.maximum.accumulate(self._base)
-        self.book = PriceBook(self._base)
+        self.book = PriceBook(self._base, 1)
+        self._above = self.book.above()
         self.step = 0  # decoding steps so far
 
     def learn_base(self, measured: StepCosts) -> None:
         """Prices for all companies, where nothing was measured before the first request."""
-        self._base[1:] = [measured.seconds(n) for n in range(1, len(self._base))]
+        self._base[1:] = np.maximum.accumulate([measured.seconds(n) for n in range(1, len(self._base))])
 
     def enter(self, n_sequences: int, context: int) -> None:
         """The next steps are of this kind."""
@@ -55,31 +55,35 @@ class DecodePrices:
         self._books[kind] = self.book  # the newest one
         if len(self._books) > MAX_BOOKS:
             del self._books[next(iter(self._books))]
-        self._prices = self.book.prices()
+        self.refresh()
 
-    def observe(self, n_sequences: int, context: int, n_rows: int, seconds: float) -> None:
-        """A step took so long."""
+    def observe(self, n_sequences: int, context: int, n_rows: int, widest: int, seconds: float) -> None:
+        """A step of ``n_rows``, ``widest`` of one sequence, took so long."""
         self.step += 1
         kind = n_sequences, context
         book = self._books.get(kind)
         if book is None:
             book = self._books[kind] = self._new_book(kind)
-        book.add(n_rows, seconds, self.step)
+        book.add(n_rows, widest, seconds, self.step)
 
     def refresh(self) -> None:
         """What was observed comes to count."""
-        self._prices = self.book.prices()
+        self._above = self.book.above()
 
-    def seconds(self) -> Float64Array:
-        """float64[N + 1]: of steps of 0, 1, ... N rows in this company. Not to be changed."""
-        return self._prices
+    def of_rows(self) -> Float64Array:
+        """float64[N + 1]: seconds of steps of 0, 1, ... N rows with nothing in the context. Not to be changed."""
+        return self._base
 
-    def least(self, n_rows: int) -> float:
-        """What a step of so many rows takes at least, as far as is known."""
-        return self.book.least(n_rows, float(self._prices[n_rows]), self.step)
+    def of_widest(self) -> Float64Array:
+        """float64[N + 1]: what this company adds when its longest sequence has 0, 1, ... N rows. Not to be changed."""
+        return self._above
+
+    def least(self, n_rows: int, widest: int) -> float:
+        """What a step of ``n_rows``, ``widest`` of one sequence, takes at least, as far as is known."""
+        return self.book.least(n_rows, widest, float(self._base[n_rows] + self._above[widest]), self.step)
 
     def _new_book(self, kind: Kind) -> PriceBook:
-        book = PriceBook(self._base)
+        book = PriceBook(self._base, kind[0])
         if self._books:
             nearest = min(self._books, key=lambda other: abs(other[0] - kind[0]) + WIDTH * abs(other[1] - kind[1]))
             is_near = nearest[0] == kind[0] and abs(nearest[1] - kind[1]) == 1  # contexts have grown by a class

@@ -12,41 +12,42 @@ from pyjet.native.structs import MAX_DRAFT
 Parts = tuple[int, int, int]
 
 RESTS = -1  # as the number of drafts: the MTP block has no part in the step
-N_RECENT = 5  # measurements whose median counts
-N_ENOUGH = 4  # of them
+N_RECENT = 15  # measurements whose median counts
+N_ENOUGH = 8  # of them
 FRESH_STEPS = 100  # older measurements are compared with none: contexts have grown
 LEARN_STEPS = 3  # differences are looked at so often
-LEARNING = 0.05  # of a difference between measured and expected is believed: steps differ by more without a reason
+LEARNING = 0.02  # of a difference between measured and expected is believed: steps differ by more without a reason
 UNKNOWN = (0.05, 0.05, 0.03)  # of a step of one row, before anything was measured
 
 
 class DraftCosts:
     """Seconds of a step's MTP part: keeping its KV up to date, the first draft, each further draft.
 
-    One pass makes a draft for every sequence that wants one, so prices do not depend on the number of sequences.
+    One pass makes a draft for every sequence that wants one, so prices do not depend on the number of sequences. What
+    looking at their contexts takes is not in them.
     """
 
     def __init__(self, calibrated: Sequence[float] = (), row_seconds: float = 0.0) -> None:
         self._prices = list(calibrated) or [share * row_seconds for share in UNKNOWN]
-        # By size of the step and number of drafts: recent seconds, and the step of the last one.
-        self._seen: dict[tuple[int, int], tuple[deque[float], int]] = {}
+        # By size of the step, its longest sequence and number of drafts: recent seconds, and the step of the last one.
+        self._seen: dict[tuple[int, int, int], tuple[deque[float], int]] = {}
         self._n_steps = 0
 
     def seconds(self, n_draft: int) -> float:
         """Price of ``n_draft`` drafts; 0: of KV alone; RESTS: 0."""
         return sum(price * n for price, n in zip(self._prices, _parts(n_draft)))
 
-    def observe(self, n_rows: int, n_draft: int, seconds: float) -> None:
-        """A step of ``n_rows`` that only decoded, with ``n_draft`` drafts, took so long in all."""
+    def observe(self, n_rows: int, widest: int, n_draft: int, seconds: float) -> None:
+        """A step of ``n_rows``, ``widest`` of one sequence, that only decoded, took so long with ``n_draft`` drafts."""
         self._n_steps += 1
         size = index_of(n_rows)
-        recent, _ = self._seen.get((size, n_draft), (deque(maxlen=N_RECENT), 0))
+        recent, _ = self._seen.get((size, widest, n_draft), (deque(maxlen=N_RECENT), 0))
         recent.append(seconds)
-        self._seen[size, n_draft] = recent, self._n_steps
+        self._seen[size, widest, n_draft] = recent, self._n_steps
         if self._n_steps % LEARN_STEPS or len(recent) < N_ENOUGH:
             return
         for other in (RESTS, *range(MAX_DRAFT + 1)):
-            before, at_step = self._seen.get((size, other), (recent, 0))
+            before, at_step = self._seen.get((size, widest, other), (recent, 0))
             if before is not recent and len(before) >= N_ENOUGH and self._n_steps - at_step <= FRESH_STEPS:
                 self._learn(_parts(n_draft), _parts(other), median(recent) - median(before))
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyjet.engine.draft_costs import RESTS
-from pyjet.engine.draft_policy import Chances, Company, DraftPolicy
+from pyjet.engine.draft_policy import Chances, Company, DraftPolicy, StepPrices
 from pyjet.engine.price_book import Float64Array
 
 N_STEPS = 10  # whose mean counts: a sample of the newest ones
@@ -22,7 +22,8 @@ class DraftOutlook:
         self._policy = policy
         self._most = most
         self._n_seen = 0
-        self._mtp = self._others = np.zeros((N_STEPS, 0, 0))  # of the newest steps, in no order: chances
+        self._chances = np.zeros((N_STEPS, 0, 0))  # of the newest steps, in no order: of sequences and their drafts
+        self._is_mtp = np.zeros((N_STEPS, 0, 1), np.bool_)  # whose drafts a sequence has
         self.rates = [0.0] * (most + 1)  # tokens per second with none, one, two, ... drafts
         self.tokens = [0.0] * (most + 1)  # of a step that verifies all of them
 
@@ -35,41 +36,54 @@ class DraftOutlook:
 
         ``room``: drafts of all sequences at most.
         """
-        self._mtp = self._with(self._mtp, chances, company.n_rows, self._most)
-        self._others = self._with(self._others, others, company.n_rows, max(map(len, others), default=0))
+        self._keep(chances, others)
         self._n_seen += 1
         n_kept = min(self._n_seen, N_STEPS)
-        mtp, more = self._mtp[:n_kept], self._others[:n_kept].reshape(n_kept, -1)
-        prices = self._policy.seconds(company, min(room, self._mtp[0].size + more.shape[1]))
+        kept, is_mtp = self._chances[:n_kept], self._is_mtp[:n_kept]
+        prices = self._policy.step_prices(company, room)
+        positions = np.arange(kept.shape[2])
+        width = kept.shape[2] if others else 0
         for n_draft in range(self._most + 1):
-            drafts = np.concatenate([mtp[:, :, :n_draft].reshape(n_kept, -1), more], axis=1)
-            seconds = prices + self._policy.pass_seconds(n_draft or RESTS)
-            self.rates[n_draft] = best_rate(drafts, company.n_rows, seconds)
+            drafts = (kept * ((positions < n_draft) | ~is_mtp))[:, :, : max(n_draft, width)]
+            self.rates[n_draft] = best_rate(drafts, prices, self._policy.pass_seconds(n_draft or RESTS))
             self.tokens[n_draft] = company.n_rows + float(drafts.sum()) / n_kept
 
-    def _with(self, kept: Float64Array, chances: Chances, n_sequences: int, width: int) -> Float64Array:
-        """``kept`` with another step in the place of the oldest one, 0.0 where a sequence has no draft."""
-        width = max(width, kept.shape[2])
-        if kept.shape[1:] != (n_sequences, width):
-            wider = np.zeros((N_STEPS, n_sequences, width))
-            if kept.shape[1] == n_sequences:
-                wider[:, :, : kept.shape[2]] = kept
-            kept = wider
-        step = kept[self._n_seen % N_STEPS]
-        step[:] = 0.0
-        for row, each in zip(step, chances):
+    def _keep(self, chances: Chances, others: Chances) -> None:
+        """In the place of the oldest step, 0.0 where a sequence has no draft."""
+        of_all = [*chances, *others]
+        _, n_sequences, width = self._chances.shape
+        if n_sequences != len(of_all):
+            self._chances = np.zeros((N_STEPS, len(of_all), width))
+            self._is_mtp = np.zeros((N_STEPS, len(of_all), 1), np.bool_)
+        if (more := max(map(len, of_all)) - width) > 0:
+            self._chances = np.pad(self._chances, ((0, 0), (0, 0), (0, more)))
+        at = self._n_seen % N_STEPS
+        self._is_mtp[at] = np.arange(len(of_all))[:, None] < len(chances)
+        self._chances[at] = 0.0
+        for row, each in zip(self._chances[at], of_all):
             row[: len(each)] = each
-        return kept
 
 
-def best_rate(drafts: Float64Array, n_sequences: int, seconds: Float64Array) -> float:
-    """Tokens per second of steps that each verify as many drafts as are best for it, the most likely ones first.
+def best_rate(chances: Float64Array, prices: StepPrices, passes: float) -> float:
+    """Tokens per second of steps that each verify the drafts that are best for it, as ``DraftPolicy.cut`` chooses them.
 
-    ``drafts``: float64[steps, D] chances; ``seconds``: float64[N + 1] of a step with 0, 1, ... N of them.
+    ``chances``: float64[steps, sequences, drafts]; ``passes``: seconds of the MTP block's part.
     """
-    best_first = -np.sort(-drafts, axis=1)[:, : len(seconds) - 1]
-    tokens = np.full((len(drafts), best_first.shape[1] + 1), float(n_sequences))
-    tokens[:, 1:] += best_first.cumsum(axis=1)
-    seconds = seconds[: tokens.shape[1]]
-    n_best = (tokens / seconds).argmax(axis=1)
-    return float(tokens[np.arange(len(tokens)), n_best].sum() / seconds[n_best].sum())
+    chances = chances[:, :, : len(prices.of_widest) - 1]  # there is room for no more
+    n_steps, n_sequences, most = chances.shape
+    flat = chances.reshape(n_steps, n_sequences * most)
+    order = (-flat).argsort(axis=1, kind="stable")
+    # By drafts of a sequence at most, step and drafts looked at so far, the most likely ones first.
+    is_taken = order % max(1, most) < np.arange(most + 1)[:, None, None]
+    shape = most + 1, n_steps, flat.shape[1] + 1
+    tokens, n_drafts = np.full(shape, float(n_sequences)), np.zeros(shape, np.int64)
+    tokens[:, :, 1:] += (np.take_along_axis(flat, order, axis=1) * is_taken).cumsum(axis=2)
+    is_taken.cumsum(axis=2, out=n_drafts[:, :, 1:])
+    of_rows = np.full(shape[2], np.inf)  # where there is no room
+    n_known = min(shape[2], len(prices.of_rows))
+    of_rows[:n_known] = prices.of_rows[:n_known]
+    seconds = of_rows[n_drafts] + (np.array(prices.of_widest[: most + 1]) + passes)[:, None, None]
+    best = (tokens / seconds).transpose(1, 0, 2).reshape(n_steps, -1).argmax(axis=1)
+    most_taken, n_looked_at = np.divmod(best, shape[2])
+    chosen = most_taken, np.arange(n_steps), n_looked_at
+    return float(tokens[chosen].sum() / seconds[chosen].sum())

@@ -97,13 +97,13 @@ class DraftTrials:
         return [
             n
             for n in range(max(0, best - REACH), min(most, best + REACH) + 1)
-            if (n != best or not self._prices.book.is_known(company.n_rows * (1 + n)))
+            if (n != best or not self._prices.book.is_known(1 + n))
             and self._n_steps >= self._not_before.get((company, n), 0)
         ]
 
     def _promise(self, n_draft: int, company: Company) -> float:
         """How many times as fast as the best number this one is, at best."""
-        seconds = self._prices.least(company.n_rows * (1 + n_draft)) + self._policy.pass_seconds(n_draft)
+        seconds = self._prices.least(company.n_rows * (1 + n_draft), 1 + n_draft) + self._policy.pass_seconds(n_draft)
         return self._outlook.tokens[n_draft] / seconds / max(self._outlook.rates)
 
     def _expected_loss(self, n_draft: int) -> float:

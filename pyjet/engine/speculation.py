@@ -67,7 +67,9 @@ class Speculation:
         self._costs = StepCosts(limits.step_seconds, FRESH_STEPS)
         self._passes = DraftCosts(limits.draft_seconds, self._costs.seconds(1))
         most_rows = limits.n_slots * (1 + max(limits.max_spec, settings.max_draft))
-        self._policy = DraftPolicy(self._costs, self._passes, min(most_rows, limits.max_rows))
+        self._policy = DraftPolicy(
+            self._costs, self._passes, min(most_rows, limits.max_rows), limits.attention_blocks
+        )
         self._depth = DraftDepth(self._policy, settings.max_draft)
         self._lessons = StepLessons(
             self._costs, self._passes, self._policy, self._depth.trials, is_calibrated=bool(limits.step_seconds)
@@ -178,9 +180,10 @@ class Speculation:
                 sequence.n_draft = 0
         n_draft = RESTS if drafts is None else max([sequence.n_draft for sequence, _ in plan])
         if reading:
-            self._lessons.shape = StepShape(n_rows, n_draft, None, None)
+            self._lessons.shape = StepShape(n_rows, 0, n_draft, None, None)
         else:
-            self._lessons.shape = StepShape(n_rows, n_draft, self._company, self._tokens_of_trial(plan, n_rows))
+            widest, tokens = max([n for _, n in plan]), self._tokens_of_trial(plan, n_rows)
+            self._lessons.shape = StepShape(n_rows, widest, n_draft, self._company, tokens)
         return drafts
 
     def _join_reading(self, reading: Plan) -> int:

@@ -11,9 +11,13 @@ from pyjet.engine.step_costs import StepCosts
 
 
 class StepShape(NamedTuple):
-    """What a step's time depends on. ``n_draft``: drafts that it makes; ``tokens``: that are expected of a trial."""
+    """What a step's time depends on. ``widest``: rows of the longest sequence, of those that decode alone.
+
+    ``n_draft``: drafts that it makes; ``tokens``: that are expected of a trial.
+    """
 
     n_rows: int
+    widest: int
     n_draft: int
     company: Company | None  # None: it reads prompts too; of no sequence: nobody asks for prices
     tokens: float | None
@@ -25,7 +29,7 @@ class StepLessons:
     def __init__(
         self, costs: StepCosts, passes: DraftCosts, policy: DraftPolicy, trials: DraftTrials, *, is_calibrated: bool
     ) -> None:
-        self.shape = StepShape(0, RESTS, None, None)
+        self.shape = StepShape(0, 0, RESTS, None, None)
         self._costs = costs
         self._passes = passes
         self._policy = policy
@@ -39,7 +43,7 @@ class StepLessons:
         return self._part_of_drafts(self.shape, seconds)
 
     def _part_of_drafts(self, shape: StepShape, seconds: float) -> float:
-        return min(self._passes.seconds(shape.n_draft), 0.5 * seconds)
+        return min(self._policy.pass_seconds(shape.n_draft), 0.5 * seconds)
 
     def learn(self) -> bool:
         """From the steps since the last time; False: there were none."""
@@ -51,10 +55,11 @@ class StepLessons:
     def _learn_price(self, shape: StepShape, seconds: float) -> None:
         of_rows = seconds - self._part_of_drafts(shape, seconds)
         if shape.company is not None:
-            self._passes.observe(shape.n_rows, shape.n_draft, seconds)
+            empty = seconds - self._policy.look_seconds(shape.n_draft)
+            self._passes.observe(shape.n_rows, shape.widest, shape.n_draft, empty)
             self._costs.observe(shape.n_rows, of_rows)
             if shape.company.n_rows:
-                self._policy.observe(shape.company, shape.n_rows, of_rows)
+                self._policy.observe(shape.company, shape.n_rows, shape.widest, of_rows)
             if shape.tokens is not None:
                 self._trials.pay(shape.tokens, seconds)
         elif not self._is_calibrated:  # steps with prompts tell about larger sizes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyjet.engine.calibration import calibrate, calibrate_drafts
+from pyjet.engine.calibration import Computes, calibrate, calibrate_drafts
 from pyjet.engine.draft_costs import RESTS
 from pyjet.engine.request import GenerationRequest
 from pyjet.engine.sequence import Sequence
@@ -15,6 +16,7 @@ from pyjet.engine.speculation import Speculation
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.native.step import StepResult
 from pyjet.native.structs import MAX_DRAFT
+from tests.engine.h200_device import BLOCKS_WITH_ATTENTION
 from tests.engine.h200_steps import H200, LIMITS, draft_seconds, step_seconds
 
 N_VOCAB = 100_000
@@ -69,10 +71,12 @@ def agent(number: int, depth: int, luck: Luck, n_copied: int = 0, seed: int = 0,
 class Card:
     """Steps of agents on the card, until each has said enough."""
 
-    def __init__(self, drafts: SpeculationSettings, *, stairs: bool = True) -> None:
-        limits = replace(LIMITS, speculation=drafts, max_spec=MAX_DRAFT)
-        prices = calibrate_drafts(H200(), limits)
-        steps = calibrate(H200(), limits, prices[0] if prices else 0.0)
+    def __init__(
+        self, drafts: SpeculationSettings, *, stairs: bool = True, device: Callable[[], Computes] = H200
+    ) -> None:
+        limits = replace(LIMITS, speculation=drafts, max_spec=MAX_DRAFT, attention_blocks=BLOCKS_WITH_ATTENTION)
+        prices = calibrate_drafts(device(), limits)
+        steps = calibrate(device(), limits, prices[0] if prices else 0.0)
         self.speculation = Speculation(replace(limits, step_seconds=steps, draft_seconds=prices))
         self.stairs = stairs
         self.seconds = 0.0
@@ -103,9 +107,9 @@ class Card:
         if self.speculation.is_on:
             joined = self.speculation.join(plan)
             self.speculation.think()  # of the steps before, while this one computes
-        n_rows = sum(n for _, n in plan)
         depth = float(np.mean([sequence.n_computed for sequence in sequences]))
-        seconds = self.price(n_rows, RESTS if joined is None else max(s.n_draft for s in sequences), depth)
+        n_draft = RESTS if joined is None else max(s.n_draft for s in sequences)
+        seconds = self.price([n for _, n in plan], n_draft, depth)
         self.seconds += seconds
         if self.speculation.is_on:
             self.speculation.observe(seconds)
@@ -116,9 +120,9 @@ class Card:
         for index, (each, tokens) in enumerate(zip(agents, chosen)):
             self.speculation.learn(self.speculation.note(each.sequence, index, tokens, len(tokens) - 1))
 
-    def price(self, n_rows: int, n_draft: int, depth: float) -> float:
-        """Seconds of a step of agents whose mean position is ``depth``."""
-        return step_seconds(n_rows, depth, stairs=self.stairs) + draft_seconds(n_draft)
+    def price(self, rows: Items[int], n_draft: int, depth: float) -> float:
+        """Seconds of a step in which agents have so many rows each; their mean position is ``depth``."""
+        return step_seconds(sum(rows), depth, stairs=self.stairs) + draft_seconds(n_draft)
 
     def verify(self, each: Agent) -> list[int]:
         """Tokens that a step gave an agent."""

@@ -21,7 +21,7 @@ from pyjet.engine.acceptance import (
     match_cell,
 )
 from pyjet.engine.draft_costs import RESTS, DraftCosts
-from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook
+from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook, best_rate
 from pyjet.engine.draft_policy import BETTER, Company, DraftPolicy
 from pyjet.engine.step_costs import SIZES, StepCosts
 
@@ -85,6 +85,62 @@ def test_no_other_numbers_give_more_tokens(rates: list, increments: list, room: 
     assert cut.rate * BETTER**6 >= best * (1 - 1e-9)
 
 
+LONGEST = [0.0, 0.001, 0.002, 0.002]  # seconds that sequences of a context add, by the drafts of the longest one
+
+
+def long_contexts(n_sequences: int) -> DraftPolicy:
+    """Rows cost 0.1 ms each, a longer longest sequence more than that."""
+    policy_ = policy([0.01 + 0.0001 * n for n in ROWS])
+    of_rows = policy_.prices.of_rows()
+    for _ in range(9):
+        for n, extra in enumerate(LONGEST):
+            n_rows = n_sequences * (1 + n)
+            policy_.observe(Company(n_sequences), n_rows, 1 + n, float(of_rows[n_rows]) + extra)
+    policy_.refresh()
+    return policy_
+
+
+def test_one_sequence_alone_is_not_made_longer() -> None:
+    chances = [[0.9, 0.8, 0.01], [0.9, 0.8, 0.7]]
+    alike = long_contexts(2).cut(chances, Company(2), 10, RESTS).lengths
+    assert alike == [2, 3], "a third draft adds nothing to what two take"
+    assert long_contexts(2).cut([[0.9, 0.09], [0.9, 0.15]], Company(2), 10, RESTS).lengths == [1, 1]
+
+
+@settings(deadline=None)
+@given(CHANCES, st.integers(0, 6))
+def test_no_other_lengths_give_more_tokens_in_long_contexts(rates: list, room: int) -> None:
+    chances = [np.cumprod(each).tolist() for each in rates]
+    n_sequences = len(chances)
+    tried = long_contexts(n_sequences)
+    cut = tried.cut(chances, Company(n_sequences), room, RESTS)
+    of_rows, of_widest = tried.step_prices(Company(n_sequences), room)
+
+    def rate_of(lengths: tuple[int, ...]) -> float:
+        tokens = n_sequences + sum(sum(each[:n]) for each, n in zip(chances, lengths))
+        return tokens / (of_rows[sum(lengths)] + of_widest[max(lengths)])
+
+    lengths = product(*(range(len(each) + 1) for each in chances))
+    best = max(rate_of(each) for each in lengths if sum(each) <= room)
+    assert rate_of(tuple(cut.lengths)) >= cut.rate * (1 - 1e-9)
+    assert cut.rate * BETTER >= best * (1 - 1e-9)
+    drafts = np.zeros((1, n_sequences, 3))
+    for row, each in zip(drafts[0], chances):
+        row[: len(each)] = each
+    assert best_rate(drafts, tried.step_prices(Company(n_sequences), room), 0.0) == approx(best)
+
+
+def test_passes_look_at_the_contexts_once() -> None:
+    costs = StepCosts(zip(ROWS, flat(16)))
+    tried = DraftPolicy(costs, DraftCosts((0.0, 0.001, 0.001)), attention_blocks=16)
+    assert tried.pass_seconds(2) == approx(0.002)
+    for _ in range(3):
+        tried.observe(Company(4, context=9), 4, 1, 0.01 + 0.0032)
+    tried.step_prices(Company(4, context=9), 10)
+    assert tried.pass_seconds(2) == approx(0.002 + 2 * 0.0002)
+    assert tried.pass_seconds(RESTS) == 0.0
+
+
 def test_speeds_with_each_number_of_drafts() -> None:
     outlook = DraftOutlook(policy(flat(8), (0.0, 0.001, 0.001)), 2)
     outlook.add([[0.9, 0.8]], [], Company(1), 10)
@@ -109,11 +165,11 @@ def test_speeds_are_those_of_all_steps_that_are_remembered() -> None:
 def test_prices_of_drafts_are_learned_from_steps_that_differ() -> None:
     true = (0.0005, 0.002, 0.001)
     costs = DraftCosts((0.0, 0.0001, 0.0001))
-    for i in range(1200):
+    for i in range(3000):
         n_draft = (RESTS, 0, 1, 3)[i % 4]
         parts = (n_draft > RESTS, n_draft > 0, max(0, n_draft - 1))
         hiccup = 0.5 if i % 50 == 0 else 0.0
-        costs.observe(4, n_draft, 0.01 + sum(price * n for price, n in zip(true, parts)) + hiccup)
+        costs.observe(4, 4, n_draft, 0.01 + sum(price * n for price, n in zip(true, parts)) + hiccup)
     assert costs.seconds(1) == approx(0.0025, rel=0.1)
     assert costs.seconds(3) == approx(0.0045, rel=0.1)
     assert costs.seconds(RESTS) == 0.0
@@ -122,8 +178,8 @@ def test_prices_of_drafts_are_learned_from_steps_that_differ() -> None:
 def test_prices_stay_while_nothing_differs() -> None:
     costs = DraftCosts((0.0, 0.002, 0.001))
     for seconds in (0.01, 0.02, 0.03, 0.04):
-        costs.observe(4, 2, seconds)
-        costs.observe(8, 1, 2 * seconds)
+        costs.observe(4, 3, 2, seconds)
+        costs.observe(8, 3, 1, 2 * seconds)
     assert costs.seconds(2) == approx(0.003)
     assert DraftCosts((), row_seconds=0.01).seconds(1) > 0.0, "before anything is known they are not free"
 

@@ -2,76 +2,80 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pytest import approx
 
 from pyjet.engine.decode_prices import DecodePrices, context_class
-from pyjet.engine.price_book import BELOW_BASE, NOISE, UNKNOWN, PriceBook, not_falling
+from pyjet.engine.price_book import BELOW_BASE, NOISE, READ_ONCE, UNKNOWN, PriceBook, not_falling
 from pyjet.engine.step_costs import StepCosts
 
 MEASURED = StepCosts([(n, 0.01) for n in (1, 2, 4, 8)] + [(n, 0.02) for n in (12, 16, 20, 24, 28, 32)])
-BASE = DecodePrices(MEASURED, 32).seconds()
+BASE = DecodePrices(MEASURED, 32).of_rows()
 
 
-def test_prices_are_what_was_measured_before_until_steps_tell() -> None:
-    prices = PriceBook(BASE).prices()
-    assert prices[1] == prices[8] == 0.01 and prices[9] == prices[32] == 0.02
+def test_nothing_is_added_to_what_was_measured_before_until_steps_tell() -> None:
+    assert BASE[1] == BASE[8] == 0.01 and BASE[9] == BASE[32] == 0.02
+    assert not PriceBook(BASE, 4).above().any()
 
 
-def test_what_steps_take_longer_is_on_a_line_between_two_sizes() -> None:
-    book = PriceBook(BASE)
-    book.add(8, 0.012, 1)
-    book.add(16, 0.026, 2)
-    prices = book.prices()
-    assert prices[[4, 8, 12, 16]] == approx([0.01 + 0.001, 0.012, 0.02 + 0.004, 0.026])
-    assert prices[32] == approx(0.02 + 2 * 0.006), "beyond the largest one in proportion to the rows"
+def test_what_contexts_add_depends_on_the_longest_sequence() -> None:
+    book = PriceBook(BASE, 4)
+    book.add(8, 2, 0.012, 1)
+    book.add(16, 4, 0.026, 2)
+    above = book.above()
+    assert above[[2, 3, 4]] == approx([0.002, 0.004, 0.006]), "on a line between two numbers of rows"
+    assert above[8] == approx(0.006 + READ_ONCE * 0.006)
+    assert above[1] == approx(0.002 - READ_ONCE * 0.001)
+    book.add(13, 4, 0.0261, 3)
+    assert book.above()[4] == approx(0.00605), "steps of other lengths tell about the same longest one"
 
 
-def test_fewer_rows_never_take_longer() -> None:
-    book = PriceBook(BASE)
-    book.add(12, 0.031, 1)
+def test_more_rows_of_all_sequences_never_take_less_time() -> None:
+    book = PriceBook(BASE, 4)
+    book.add(12, 3, 0.031, 1)
     for step in range(3):
-        book.add(16, 0.027, step)
-    prices = book.prices()
-    assert (prices[1:] >= prices[:-1]).all()
-    assert prices[12] == approx((0.031 + 3 * 0.027) / 4), "what contradicts itself is noise"
+        book.add(16, 4, 0.027, step)
+    levels = (BASE[4 * np.arange(9)] + book.above()[:9])[1:]
+    assert (levels[1:] >= levels[:-1]).all()
+    assert levels[2] == approx((0.031 + 3 * 0.027) / 4), "what contradicts itself is noise"
     assert not_falling([(1.0, 1), (3.0, 1), (2.0, 1), (0.0, 2), (5.0, 1)]) == approx([1.0, 1.25, 1.25, 1.25, 5.0])
 
 
 def test_hiccups_do_not_count() -> None:
-    book = PriceBook(BASE)
+    book = PriceBook(BASE, 1)
     for step in range(9):
-        book.add(8, 0.5 if step % 3 == 0 else 0.012, step)
-    assert book.prices()[8] == approx(0.012)
+        book.add(8, 8, 0.5 if step % 3 == 0 else 0.012, step)
+    assert book.above()[8] == approx(0.002)
 
 
 def test_doubt_shrinks_with_measurements_and_grows_with_time() -> None:
-    book = PriceBook(BASE)
-    assert book.least(16, 0.03, 0) == approx(0.03 * (1 - UNKNOWN))
-    assert book.least(16, 0.02, 0) == approx(0.02 * (1 - BELOW_BASE))
-    book.add(8, 0.0295, 0)
-    assert book.least(16, 0.03, 0) == approx(0.0295), "no less than fewer rows"
-    book.add(16, 0.03, 1)
-    once = book.least(16, 0.03, 1)
+    book = PriceBook(BASE, 4)
+    assert book.least(16, 4, 0.03, 0) == approx(0.03 * (1 - UNKNOWN))
+    assert book.least(16, 4, 0.02, 0) == approx(0.02 * (1 - BELOW_BASE))
+    book.add(8, 2, 0.0199, 0)
+    assert book.least(16, 4, 0.03, 0) == approx(0.0299 * (1 - NOISE)), "no less than with shorter sequences"
+    book.add(16, 4, 0.03, 1)
+    once = book.least(16, 4, 0.03, 1)
     assert once == approx(0.03 * (1 - NOISE))
     for _ in range(8):
-        book.add(16, 0.03, 1)
-    assert once < book.least(16, 0.03, 1) < 0.03
-    assert book.least(16, 0.03, 2000) < once, "contexts have grown since, or the device is warm"
+        book.add(16, 4, 0.03, 1)
+    assert once < book.least(16, 4, 0.03, 1) < 0.03
+    assert book.least(16, 4, 0.03, 2000) < once, "contexts have grown since, or the device is warm"
 
 
 def test_companies_have_prices_of_their_own() -> None:
     prices = DecodePrices(MEASURED, 32)
     short, long = context_class(200), context_class(100_000)
     prices.enter(4, short)
-    prices.observe(4, short, 8, 0.011)
+    prices.observe(4, short, 8, 2, 0.011)
     prices.enter(4, long)
-    assert prices.seconds()[8] == approx(0.01 + 2 * 0.001), "begins with those of others, as contexts are longer"
+    assert prices.of_widest()[2] == approx(2 * 0.001), "begins with those of others, as contexts are longer"
     for _ in range(3):
-        prices.observe(4, long, 8, 0.017)
+        prices.observe(4, long, 8, 2, 0.017)
     prices.refresh()
-    assert prices.seconds()[8] == approx(0.017)
+    assert prices.of_widest()[2] == approx(0.007)
     prices.enter(4, short)
-    assert prices.seconds()[8] == approx(0.011)
+    assert prices.of_widest()[2] == approx(0.001)
 
 
 def test_classes_are_of_like_contexts() -> None:
@@ -83,5 +87,5 @@ def test_books_that_nobody_uses_are_forgotten() -> None:
     prices = DecodePrices(MEASURED, 32)
     for n_sequences in range(1, 200):
         prices.enter(n_sequences, 0)
-        prices.observe(n_sequences, 0, 8, 0.011)
+        prices.observe(n_sequences, 0, 8, 1, 0.011)
     assert len(prices._books) <= 65

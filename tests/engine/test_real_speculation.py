@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pyjet.assets import default_model_path
+from pyjet.engine.build import build_native
 from pyjet.engine.constraint import Constraints
 from pyjet.engine.core import EngineCore
 from pyjet.engine.request import Event, FinishedEvent, GenerationRequest, SamplingParams, TokenEvent
@@ -16,6 +17,7 @@ from pyjet.engine.sequence import Sequence
 from pyjet.engine.settings import EngineSettings
 from pyjet.engine.speculation import DraftOverride
 from pyjet.engine.speculation_settings import SpeculationSettings
+from pyjet.model.reader import load_model
 from pyjet.native.engine import NativeEngine
 from tests.engine.real_engine import build
 
@@ -141,3 +143,10 @@ def test_the_mtp_block_beside_wrong_drafts(drafting: NativeEngine, plain: Answer
         return [(token + 1) % drafting.n_vocab if i == 1 else token for i, token in enumerate(drafts)]
 
     assert Answers(drafting, replace(MTP, draft_vocab=1024), override).tokens == plain.tokens
+
+
+def test_prices_know_how_many_blocks_look_at_the_context() -> None:
+    engine, limits = build_native(SETTINGS, lambda *_: None)
+    engine.close()
+    model = load_model(SETTINGS.model_path).hyperparams
+    assert 0 < limits.attention_blocks == model.block_is_attention.count(True) < model.n_block
