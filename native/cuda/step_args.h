@@ -18,6 +18,7 @@ struct DeviceShape {
     int32_t n_embd;                       // columns of a row in memory: whole groups of 256, zero beyond norm_width
     int32_t norm_width;                   // columns that the model has
     int32_t n_head, n_head_kv, head_dim;  // of attention: WideHeads::n_query and n_kv, 256 (kv_layout.h)
+    uint32_t head_group, head_group_reciprocal;  // n_head / n_head_kv; 2^24 / that, rounded up
     // Of the model: query heads, their width, those of a kv head; query_groups: of 256 columns of all queries of a row
     int32_t query_heads, query_dim, query_group, query_groups;
     int32_t rope_dim, rope_in_pairs;
@@ -172,7 +173,8 @@ struct StepArgs {
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_attention_items, n_convolve_items;
-    int32_t column_groups;  // columns of an attention item are 8 times this
+    int32_t column_groups;     // columns of an attention item are 8 times this
+    uint32_t page_reciprocal;  // 2^32 / page_tokens, rounded up: a position's page without a division
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
