@@ -283,16 +283,11 @@ template <int kGroups, class Between>
 __device__ __forceinline__ void multiply_both(AttentionShared<PJ_KV_Q8_0, kGroups> &shared, KeyBatch<PJ_KV_Q8_0> &k,
                                               float (&score)[kGroups][4], int tile, ValueBatch<PJ_KV_Q8_0> &v,
                                               float (&values)[kGroups][4][2], int lane, const Between &between) {
-#pragma unroll 1
-    for (int first = 0; first < kLoads; first += kHalf) {
 #pragma unroll
-        for (int i = 0; i < kHalf; ++i) {
-            multiply_key_dims(shared, k, k.words[i], first + i, score, lane);
-            multiply_block(shared, tile, v, i, first + i, values, lane);
-        }
-        if (first == 0) between();
-        take_second_half(k.words);
-        take_second_half(v.words);
+    for (int b = 0; b < kLoads; ++b) {
+        multiply_key_dims(shared, k, k.words[b], b, score, lane);
+        multiply_block(shared, tile, v, b, b, values, lane);
+        if (b == kHalf - 1) between();
     }
 }
 
