@@ -1,5 +1,6 @@
 // Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache once, and
-// again for top_p of the whole vocabulary.
+// again for top_p of the whole vocabulary. Masks that the host fills meanwhile come over the bus before the stage is
+// complete that the logits wait for.
 //
 // Shared memory: SampleScratch in the scratch of the ops.
 #pragma once
@@ -66,8 +67,34 @@ struct ConsumerTeam {
     __device__ __forceinline__ void sync() const { consumers_sync(); }
 };
 
+// Waits until the host has filled the step's masks, then brings one to where `mask` points; it may be read behind the
+// next barrier. Each word comes once, sixteen bytes a thread, eight loads on their way together.
+__device__ __forceinline__ void bring_mask(const LateMaskArgs &late, const uint32_t *mask) {
+    if (threadIdx.x == 0)
+        while (load_acquire_host(late.ready) != late.step) __nanosleep(1000);
+    consumers_sync();
+    constexpr int kTogether = 8;
+    const int64_t begin = mask - late.device;
+    const auto *from = reinterpret_cast<const uint4 *>(late.host + begin);
+    auto *to = reinterpret_cast<uint4 *>(late.device + begin);
+    const int n = late.n_words / 4;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += kTogether * kTeamThreads) {
+        uint4 words[kTogether];
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j)
+            if (i + j * kTeamThreads < n) words[j] = __ldcv(from + i + j * kTeamThreads);
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j)
+            if (i + j * kTeamThreads < n) to[i + j * kTeamThreads] = words[j];
+    }
+}
+
 template <class Wait>
 __device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
+    if (s.late_masks.step)
+        for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x)
+            if (const uint32_t *mask = s.samples[i].mask) bring_mask(s.late_masks, mask);
     wait();
     SampleScratch &scratch = *reinterpret_cast<SampleScratch *>(scratch_memory());
 #pragma unroll 1
