@@ -20,22 +20,27 @@ struct ConsumerTeam {
         for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
     }
 
-    // The loads of 16 elements on their way together. Other CTAs have written them in this launch.
+    // The loads of 16 elements on their way together, and of their words of the mask. Other CTAs have written the
+    // logits in this launch.
     template <class Body>
-    __device__ __forceinline__ void values(const float *logits, int n, const Body &body) const {
+    __device__ __forceinline__ void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
         constexpr int kTogether = 16;
         int i = threadIdx.x;
 #pragma unroll 1
         for (; i + (kTogether - 1) * kTeamThreads < n; i += kTogether * kTeamThreads) {
             float v[kTogether];
+            uint32_t words[kTogether];
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) v[j] = __ldcg(logits + i + j * kTeamThreads);
 #pragma unroll
+            for (int j = 0; j < kTogether; ++j) words[j] = sample::mask_word(mask, i + j * kTeamThreads);
+#pragma unroll
             for (int j = 0; j < kTogether; ++j)
-                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, v[j]);
+                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, sample::masked(words[j], i, v[j]));
         }
 #pragma unroll 1
-        for (; i < n; i += kTeamThreads) body(i, i % kSampleGroups, __ldcg(logits + i));
+        for (; i < n; i += kTeamThreads)
+            body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, __ldcg(logits + i)));
     }
 
     __device__ __forceinline__ float value(const float *logits, int i) const { return __ldcg(logits + i); }
