@@ -47,7 +47,9 @@ from pyjet.native.step import Float32Array, StepBatch, StepResult
 class Stepper(DeviceMemory, Protocol):
     """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
-    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        """Compute a batch; its ``fill_masks`` and then ``meanwhile`` are called while that goes on."""
+        ...
 
     def close(self) -> None: ...
 

@@ -13,6 +13,20 @@ namespace pj::cuda {
 static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
 static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
 
+// Loads that the compiler leaves where they are: it would move them down to where each is used, so that one waits for
+// the other. From the L2 cache, and through the L1 cache.
+__device__ __forceinline__ float load_now(const float *p) {
+    float v;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_now(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
 struct ConsumerTeam {
     template <class Body>
     __device__ __forceinline__ void for_each(int n, const Body &body) const {
@@ -24,19 +38,25 @@ struct ConsumerTeam {
     // logits in this launch.
     template <class Body>
     __device__ __forceinline__ void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
-        constexpr int kTogether = 16;
+        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads, kStepWords = kTeamThreads / 32;
+        static_assert(kStep % kSampleGroups == 0, "the group of an element depends on its thread and its load only");
         int i = threadIdx.x;
 #pragma unroll 1
-        for (; i + (kTogether - 1) * kTeamThreads < n; i += kTogether * kTeamThreads) {
+        for (; i + kStep - kTeamThreads < n; i += kStep) {
             float v[kTogether];
             uint32_t words[kTogether];
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) v[j] = __ldcg(logits + i + j * kTeamThreads);
+            for (int j = 0; j < kTogether; ++j) v[j] = load_now(logits + i + j * kTeamThreads);
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) words[j] = sample::mask_word(mask, i + j * kTeamThreads);
+            for (int j = 0; j < kTogether; ++j) words[j] = ~0u;
+            if (mask) {
+#pragma unroll
+                for (int j = 0; j < kTogether; ++j) words[j] = load_now(mask + (i >> 5) + j * kStepWords);
+            }
 #pragma unroll
             for (int j = 0; j < kTogether; ++j)
-                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, sample::masked(words[j], i, v[j]));
+                body(i + j * kTeamThreads, (threadIdx.x + j * kTeamThreads) % kSampleGroups,
+                     sample::masked(words[j], i, v[j]));
         }
 #pragma unroll 1
         for (; i < n; i += kTeamThreads)
@@ -87,8 +107,7 @@ __device__ __forceinline__ void bring_mask(const LateMaskArgs &late, const uint3
     for (int i = threadIdx.x; i < n; i += kTogether * kTeamThreads) {
         uint4 words[kTogether];
 #pragma unroll
-        for (int j = 0; j < kTogether; ++j)
-            if (i + j * kTeamThreads < n) words[j] = __ldcv(from + i + j * kTeamThreads);
+        for (int j = 0; j < kTogether; ++j) words[j] = __ldcv(from + min(i + j * kTeamThreads, n - 1));
 #pragma unroll
         for (int j = 0; j < kTogether; ++j)
             if (i + j * kTeamThreads < n) to[i + j * kTeamThreads] = words[j];
