@@ -163,6 +163,31 @@ def test_masks_that_fail_end_the_engine_and_nobody_waits(constraints: GrammarCom
             assert isinstance(last, FailedEvent) and "the parser fell over" in last.message
 
 
+class OneBroken:
+    """The parser of one grammar has given up before its answer begins."""
+
+    def __init__(self, inner: GrammarCompiler) -> None:
+        self._inner = inner
+
+    def constraint(self, grammar: Grammar) -> Any:
+        constraint = self._inner.constraint(grammar)
+        if grammar is LIST:
+            constraint.accept(EQUALS)
+        return constraint
+
+    def fill(self, parts: Any, masks: Any) -> None:
+        self._inner.fill(parts, masks)
+
+
+def test_a_parser_that_gives_up_ends_its_own_request_only(
+    native: NativeEngine, plain: Answers, constraints: GrammarCompiler
+) -> None:
+    answers = Answers(native, SpeculationSettings(), asked=ASKED, constraints=OneBroken(constraints))
+    assert not answers.tokens["list"] and "list" not in answers.last
+    for one in ASKED:
+        assert one.id == "list" or answers.tokens[one.id] == plain.tokens[one.id]
+
+
 def test_grammars_in_the_engines_own_process(plain: Answers) -> None:
     with EngineProcess(SETTINGS, n_vocab=tiny_tokenizer().n_vocab) as engine:
         assert engine.wait_ready(120)

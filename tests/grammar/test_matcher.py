@@ -194,6 +194,18 @@ def test_drafts_that_the_grammar_allows() -> None:
     assert matcher.n_verifiable([5, 6, end, 7]) == 2, "behind an end everything is allowed"
 
 
+def test_a_token_that_the_grammar_forbids_is_an_error() -> None:
+    for before_error in ("", "[1"):
+        matcher = compiler().constraint(LIST)
+        for token in bytes_as_tokens(before_error):
+            matcher.accept(token)
+        assert not matcher.error
+        matcher.accept(byte_tokens()[b"x"])
+        assert "satisfy the grammar" in matcher.error and matcher.n_verifiable(bytes_as_tokens("[")) == 0
+        masks = np.zeros((1, mask_words(vocabulary().n_vocab)), np.uint32)
+        compiler().fill([(matcher, 0, [])], masks)  # the step ends with the request
+
+
 # what was written before
 
 
