@@ -51,8 +51,8 @@ class GrammarMatcher:
 
     @property
     def is_finished(self) -> bool:
-        """Only a token that ends the answer may come."""
-        return self.is_active and bool(self.matcher.is_stopped())
+        """Only a token that ends the answer may come. A parser that gave up has not come to an end."""
+        return self.is_active and bool(self.matcher.is_stopped()) and not self.error
 
     @property
     def error(self) -> str:

@@ -183,7 +183,7 @@ def test_a_parser_that_gives_up_ends_its_own_request_only(
     native: NativeEngine, plain: Answers, constraints: GrammarCompiler
 ) -> None:
     answers = Answers(native, SpeculationSettings(), asked=ASKED, constraints=OneBroken(constraints))
-    assert not answers.tokens["list"] and "list" not in answers.last
+    assert not answers.tokens["list"] and "list" not in answers.last, "it has failed"
     for one in ASKED:
         assert one.id == "list" or answers.tokens[one.id] == plain.tokens[one.id]
 
