@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/quants.h"
+#include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/engine.h"
 #include "cuda/megakernel.h"
@@ -231,7 +232,8 @@ void CudaEngine::plan_states() {
 uint64_t CudaEngine::workspace_bytes() const {
     const FloatPlan floats(shape_, config_, programs_, max_selected_, partial_floats_);
     return (floats.total + programs_.residual_floats + programs_.between_floats) * sizeof(float) +
-           2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile);
+           2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile) +
+           LateMasks::device_bytes(most_masks(), mask_words(shape_.n_vocab));
 }
 
 pj_memory_plan CudaEngine::memory_plan() const {
@@ -275,6 +277,7 @@ void CudaEngine::allocate() {
     floats_ = DeviceBuffer<float>(f.total, "activations");
     act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
     output_ = PinnedBuffer<LaunchOutput>(1, "activations");
+    late_masks_ = LateMasks(most_masks(), mask_words(shape_.n_vocab));
     pool_ = DeviceBuffer<uint8_t>(static_cast<size_t>(kv_.page_bytes) * config_.n_pages, "the KV pages");
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(

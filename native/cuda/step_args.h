@@ -162,6 +162,15 @@ struct DraftArgs {
     int32_t table_type;
 };
 
+// Masks that come while the step computes (late_masks.h).
+struct LateMaskArgs {
+    const uint32_t *ready;  // pinned host memory: number of the step whose masks are complete
+    const uint32_t *host;   // likewise: the masks
+    uint32_t *device;       // where they are brought to, in the same order
+    uint32_t step;          // number of this step; 0: its masks are there
+    int32_t n_words;        // from one mask to the next, a multiple of 4
+};
+
 struct StepArgs {
     const Op *ops;
     int32_t n_ops;
@@ -199,6 +208,7 @@ struct StepArgs {
     int32_t n_samples;         // rows to sample among the selected rows with logits
     const SampleRow *samples;  // [n_samples]
     int32_t *sampled;          // [n_samples] their tokens; -1: not settled
+    LateMaskArgs late_masks;   // of the samples
     int32_t embeds;            // 1: embedding rows are taken from DraftArgs::table, row_embedding is not there
     float score_factor;        // log2(e) / sqrt(head width): scores are in units of log2
     DraftArgs draft;
