@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import traceback
 from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ class ChatTemplate:
         """Prompt text. `kwargs` become template variables, unknown ones included. Raises TemplateError."""
         now = datetime.datetime.now()
         variables: dict[str, Any] = {
-            "messages": copy.deepcopy(list(messages)),
+            "messages": list(messages),
             "bos_token": self.bos_token,
             "eos_token": self.eos_token,
             "datetime": now.strftime("%b %d %Y"),
@@ -64,7 +63,7 @@ class ChatTemplate:
             "enable_thinking": enable_thinking,
         }
         if tools:
-            variables["tools"] = copy.deepcopy(list(tools))
+            variables["tools"] = list(tools)
         if add_generation_prompt:
             variables["add_generation_prompt"] = True
         _expand_aliases(variables)
