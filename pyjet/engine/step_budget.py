@@ -43,7 +43,7 @@ class StepBudget:
     after it.
 
     Short prompts are what agents send most: the result of a tool. They are read at once, in steps as long as a pause
-    may be, and paid for afterwards; then the share holds over some seconds.
+    may be, and paid for afterwards; then the share holds over some seconds. A debt ends when nobody decodes any more.
     """
 
     def __init__(self, max_rows: int, factor: float, costs: StepCosts) -> None:
@@ -62,6 +62,8 @@ class StepBudget:
         ``are_short``: so few rows are left to read that they should not wait for each other.
         """
         self.think()
+        if not n_decoding:  # nobody is owed anything
+            self._credit = max(0.0, self._credit)
         self._n_decoding = n_decoding
         self._are_short = are_short
         room = min(wanted, self.max_rows - n_decoding)

@@ -180,6 +180,16 @@ def test_short_prompts_are_read_at_once_and_paid_for_later() -> None:
     assert 0.1 < waiting * 0.007 < 0.2, "half of the debt: a step that only decodes pays twice its time back"
 
 
+def test_a_debt_ends_with_those_it_was_owed_to() -> None:
+    device = Device(linear)
+    for _ in range(8):
+        rows = device.budget.chunk_rows(1, 250, are_short=True)
+        device.budget.observe(rows + 1, linear(rows + 1))
+    assert device.budget.chunk_rows(1, 250, are_short=True) < 250
+    device.budget.chunk_rows(0, 250, are_short=True)
+    assert device.budget.chunk_rows(1, 250, are_short=True) == 250
+
+
 def test_endless_short_prompts_leave_others_their_share() -> None:
     budget = StepBudget(2048, 3.0, STAIRS)
     seconds = 0.0
