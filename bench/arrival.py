@@ -21,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ from pyjet.assets import default_model_path
 from pyjet.model.reader import load_model
 
 APIS = ("chat", "llama")
-N_OUT = 8  # tokens of an answer
+N_OUT = 16  # tokens of an answer
+TOOLS_SECONDS = 0.3  # between an answer and the next request: states are copied to the host meanwhile
 REQUEST_SECONDS = 120.0
 
 
@@ -52,7 +54,8 @@ def give_history(agent: Agent, prompts: Prompts, n_tokens: int, n_messages: int)
 
 
 def ask_at_once(agents: Sequence[Agent], prompts: Prompts, n_tokens: int) -> list[Reply]:
-    """All send their next message at the same moment."""
+    """All send their next message at the same moment, when they have run their tools."""
+    time.sleep(TOOLS_SECONDS)
     new = [prompts.make(n_tokens) for _ in agents]
     gate = threading.Barrier(len(agents), timeout=REQUEST_SECONDS)
     return check(together([lambda a=a, n=n: a.ask(n, N_OUT, ready=gate.wait) for a, n in zip(agents, new)]))
