@@ -120,8 +120,14 @@ def make_environment() -> jinja2.Environment:
 
 def run(template: jinja2.Template, variables: Mapping[str, Any]) -> str:
     """Render within the limits. Raises RenderLimit, TemplateRaised and whatever the template itself provokes."""
-    deadline = time.monotonic() + MAX_RENDER_SECONDS
     pieces: list[str] = []
+    run_into(pieces, template, variables)
+    return "".join(pieces)
+
+
+def run_into(pieces: list[str], template: jinja2.Template, variables: Mapping[str, Any]) -> None:
+    """The same, piece by piece: each is in the list before the template goes on behind it."""
+    deadline = time.monotonic() + MAX_RENDER_SECONDS
     size = 0
     for piece in template.generate(**variables):
         pieces.append(piece)
@@ -130,4 +136,3 @@ def run(template: jinja2.Template, variables: Mapping[str, Any]) -> str:
             raise RenderLimit(f"the chat template produced more than {MAX_RENDERED_CHARS} characters")
         if time.monotonic() > deadline:
             raise RenderLimit(f"the chat template ran longer than {MAX_RENDER_SECONDS:g} seconds")
-    return "".join(pieces)
