@@ -107,7 +107,7 @@ def main(model: Path, agents: int, context: int, messages: int, followup: int, r
     for api in APIS:
         figures |= measure(api, model, agents, context, followup, messages, reps)
     if out:
-        record.update(out, record.identity(load_model(model), "priced"), figures)
+        record.update(out, record.identity(load_model(model), "steps priced as on an NVIDIA H200"), figures)
     record.show(figures)
 
 

@@ -155,9 +155,10 @@ class Kept:
         """The slot with a checkpoint's state, which then is on the host alone; None where that cannot or need not be.
 
         When agents take turns the state on the device that was not used for longest is the one needed next: it would
-        leave for the first of them to start, and come back.
+        leave for the first of them to start, and come back. A shared one stays for those who start there too.
         """
-        if self.free_slots or checkpoint.state_slot < 0 or checkpoint.state_host is None:
+        is_copied = checkpoint.state_slot >= 0 and checkpoint.state_host is not None
+        if self.free_slots or not is_copied or checkpoint.kind == "shared":
             return None
         slot, checkpoint.state_slot = checkpoint.state_slot, -1
         return slot

@@ -66,6 +66,29 @@ def test_no_state_comes_back_from_the_host_when_all_agents_ask_again() -> None:
     run.check_all_ended()
 
 
+def test_a_state_that_several_start_from_stays_on_the_device() -> None:
+    run, native = noting_run(n_slots=3, n_extra_states=1, n_ctx_total=400, n_ctx_slot=80, checkpoint_gap=4)
+    system = tuple(range(20))
+
+    def ask(name: str, first: int) -> None:
+        run.submit(request(name, (*system, 41, first, 42, 43), boundaries=(20, 22), max_tokens=2))
+
+    ask("a", 1)
+    run.drain()
+    while run.core.prepare():
+        pass
+    for i in range(3):
+        ask(f"b{i}", 2 + i)
+    native.log.clear()
+    run.step()
+    assert "write" not in native.log and native.log.count("copy") == 3
+    run.drain()
+    for i in range(3):
+        last = run.last(f"b{i}")
+        assert isinstance(last, FinishedEvent) and last.timings.cache_n == 20
+    run.check_all_ended()
+
+
 def test_the_first_token_is_told_before_the_state_behind_the_prompt_is_kept() -> None:
     native = NotingNative(LIMITS)
     ended = threading.Event()
