@@ -17,6 +17,7 @@ are sent, medians of the repetitions; API is `chat` with messages or `llama` wit
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -103,7 +104,10 @@ def measure(api: str, model: Path, n_agents: int, n_context: int, n_new: int, n_
 @click.option("--reps", default=9, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
 def main(model: Path, agents: int, context: int, messages: int, followup: int, reps: int, out: Path | None) -> None:
-    figures: dict[str, Any] = {"command_arrival": f"python -m bench.arrival --messages {messages}"}
+    figures: dict[str, Any] = {
+        "command_arrival": f"python -m bench.arrival --messages {messages} --reps {reps}",
+        "arrival_load_average_before": round(os.getloadavg()[0], 1),
+    }
     for api in APIS:
         figures |= measure(api, model, agents, context, followup, messages, reps)
     if out:
