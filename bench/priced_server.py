@@ -64,13 +64,16 @@ class PricedStepper(NoMemory):
         if meanwhile is not None:
             meanwhile()
         if batch.positions.min() >= WAITED_FROM:
-            time.sleep(max(0.0, begin + price(n_rows) - time.perf_counter()))
+            self.wait(begin + price(n_rows) - time.perf_counter())
         none = np.empty((0, 0), np.float32)
         tokens = np.full(n_rows, TOKEN, np.int32)
         return StepResult(none, none, tokens, tokens, price(n_rows) * 1e6)
 
+    def wait(self, seconds: float) -> None:
+        time.sleep(max(0.0, seconds))
+
     def state_read(self, *_: Any) -> None:
-        time.sleep(STATE_SECONDS)
+        self.wait(STATE_SECONDS)
 
     state_write = state_read
 
