@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
@@ -98,6 +99,11 @@ class EngineCore:
     def has_work(self) -> bool:
         return bool(self._running or self._admission.waiting)
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether ``begin`` may copy pages or states, which takes milliseconds: tokens should be told before."""
+        return bool(self._to_keep) or self._admission.may_start
+
     def prepare(self) -> bool:
         """While nothing runs: a little of what would take time later. False when nothing is left to do."""
         return self._admission.cache.prepare()
@@ -112,18 +118,19 @@ class EngineCore:
         id_task = self._counting.next_task()
         if not request.prompt:
             return [FinishedEvent(request.id, "none", -1, Timings())]
-        if failure := self._impossible(request):
+        prompt = np.array(request.prompt)
+        if failure := self._impossible(request, prompt):
             return [failure]
-        prompt = np.array(request.prompt, np.int32)
-        self._admission.add(Waiting(request, id_task, self._clock() - waited, prompt, constraint=constraint))
+        tokens = prompt.astype(np.int32)
+        self._admission.add(Waiting(request, id_task, self._clock() - waited, tokens, constraint=constraint))
         return []
 
-    def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
-        n_prompt, n_ctx = len(request.prompt), self._admission.n_ctx
+    def _impossible(self, request: GenerationRequest, prompt: npt.NDArray[Any]) -> FailedEvent | None:
+        n_prompt, n_ctx = len(prompt), self._admission.n_ctx
         if n_prompt >= n_ctx:
             text = f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
             return FailedEvent(request.id, text + "try increasing it", "context", n_prompt, n_ctx)
-        if min(request.prompt) < 0 or max(request.prompt) >= self.limits.n_vocab:
+        if prompt.min() < 0 or prompt.max() >= self.limits.n_vocab:
             return FailedEvent(request.id, "Prompt contains invalid tokens", "server")
         return None
 
