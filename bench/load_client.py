@@ -8,6 +8,7 @@ import json
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -105,12 +106,12 @@ class Server:
 
     def generate(
         self, prompt, n_out: int, stop: threading.Event | None = None, live: list | None = None,
-        ignore_eos: bool = True, temperature: float = 0.0,
+        ignore_eos: bool = True, temperature: float = 0.0, ready: Callable[[], object] | None = None,
     ) -> Reply:  # fmt: skip
         """Stream one request.  `prompt`: ids (llama), text (completions) or messages (chat).
 
         `live`, if given, receives the Reply at once, for a caller that watches it grow;
-        setting `stop` ends the request early."""
+        setting `stop` ends the request early. `ready` is called when the request only has to be sent."""
         body: dict = {"temperature": temperature, "stream": True, "ignore_eos": ignore_eos}
         if self.api == "llama":
             path = "/completion"
@@ -130,6 +131,8 @@ class Server:
             live.append(reply)
         try:
             c.connect()
+            if ready is not None:
+                ready()
             reply.sent = time.perf_counter()
             c.request("POST", self.base + path, payload, self.headers)
             r = c.getresponse()
@@ -144,7 +147,7 @@ class Server:
                     self.take(reply, now, json.loads(data))
                     if stop is not None and stop.is_set():
                         break
-        except (OSError, ValueError, http.client.HTTPException) as e:
+        except (OSError, ValueError, http.client.HTTPException, threading.BrokenBarrierError) as e:
             reply.error = f"{type(e).__name__}: {e}"
         finally:
             c.close()

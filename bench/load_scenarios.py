@@ -116,8 +116,10 @@ class Load:
     def followup(self, rep: int) -> None:
         self.build()
         new = [self.prompts.make(self.a.followup) for _ in self.agents]
+        # Python would write the bodies one after the other: all of them are there before the first is sent.
+        gate = threading.Barrier(len(self.agents), timeout=self.server.timeout)
         self.record("followup", rep, describe(together(
-            [lambda a=a, p=p: a.ask(p, self.a.out) for a, p in zip(self.agents, new)])))
+            [lambda a=a, p=p: a.ask(p, self.a.out, ready=gate.wait) for a, p in zip(self.agents, new)])))
 
     def solo(self, rep: int) -> None:
         self.build()

@@ -3,7 +3,9 @@
 // Every thread of a team runs sample_row. A team has
 //
 //     for_each(n, body)          body(i) for its share of 0 .. n - 1
-//     values(logits, n, body)    body(i, i % kSampleGroups, logits[i]) likewise; thread i % kTeamThreads has element i
+//     values(logits, mask, n, body)
+//                                body(i, i % kSampleGroups, logits[i] as the mask leaves it) likewise; thread
+//                                i % kTeamThreads has element i
 //     value(logits, i)           logits[i], also where an earlier op of the same launch had other logits
 //     raise(own, key)            own = the larger of both, where no other thread has it
 //     sum(shared, own)           adds every thread's own number; the call of one thread does not wait for others
@@ -51,6 +53,14 @@ struct SampleScratch {
 };
 
 namespace sample {
+
+// The word of a mask that has token i; without a mask every token may be chosen.
+PJ_TEAM_FUNCTION uint32_t mask_word(const uint32_t *mask, int i) { return mask ? mask[i >> 5] : ~0u; }
+
+// A logit as its word of the mask leaves it: applied where it is read, so nothing has to be put back.
+PJ_TEAM_FUNCTION float masked(uint32_t word, int i, float logit) {
+    return word >> (i & 31) & 1 ? logit : logit_of_key(kLowestKey);
+}
 
 template <class Team>
 PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
@@ -109,20 +119,11 @@ PJ_TEAM_FUNCTION void ban_missing(const Team &team, float *logits, int n_vocab, 
     team.sync();
 }
 
-// A logit as the row's mask leaves it: applied where it is read, so nothing has to be put back.
-template <class Ids>
-PJ_TEAM_FUNCTION float masked(const SampleRow &row, const Ids &ids, int i, float logit) {
-    if (!row.mask) return logit;
-    const int token = ids.id_of(i);
-    return row.mask[token >> 5] >> (token & 31) & 1 ? logit : logit_of_key(kLowestKey);
-}
-
-template <class Team, class Ids>
+template <class Team>
 PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits,
-                                  const SampleRow &row, const Ids &ids) {
-    team.values(logits, n_logits, [&](int i, int group, float logit) {
-        team.raise(s.groups[group], logit_key(masked(row, ids, i, logit)));
-    });
+                                  const SampleRow &row) {
+    team.values(logits, row.mask, n_logits,
+                [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
     uint32_t best = 0;
     team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
     team.largest(s.best, best);
@@ -155,9 +156,7 @@ PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32
 template <class Team, class Ids>
 PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits, uint32_t bound,
                               const SampleRow &row, const Ids &ids) {
-    const auto take_at = [&](int i, float logit) {
-        take(team, s, ids.id_of(i), logit_key(masked(row, ids, i, logit)), bound);
-    };
+    const auto take_at = [&](int i, float logit) { take(team, s, ids.id_of(i), logit_key(logit), bound); };
     team.for_each(kSampleGroups, [&](int group) {
         if (s.groups[group] < bound) return;
         const uint32_t at = team.next(s.n_few);
@@ -168,21 +167,20 @@ PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *l
     if (n_few <= kFewGroups)
         team.for_each(n_few * n_each, [&](int item) {
             const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
-            if (i < n_logits) take_at(i, team.value(logits, i));
+            if (i < n_logits) take_at(i, masked(mask_word(row.mask, i), i, team.value(logits, i)));
         });
     else
-        team.values(logits, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
+        team.values(logits, row.mask, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
     team.sync();
 }
 
 // The weight of all that there are.
-template <class Team, class Ids>
+template <class Team>
 PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_logits,
-                                const SampleRow &row, const Ids &ids) {
+                                const SampleRow &row) {
     const float best = logit_of_key(s.best);
     Wide total = 0;
-    team.values(logits, n_logits,
-                [&](int i, int, float logit) { total += weight_of(masked(row, ids, i, logit) - best); });
+    team.values(logits, row.mask, n_logits, [&](int, int, float logit) { total += weight_of(logit - best); });
     team.sum(s.total, total);
     team.sync();
 }
@@ -276,11 +274,11 @@ PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *log
     const int n_logits = ids.n_logits(n_vocab);
     const bool top_k_cuts = row.n_possible < n_logits && row.n_possible < n_vocab;
     clear(team, s);
-    find_maxima(team, s, logits, n_logits, row, ids);
+    find_maxima(team, s, logits, n_logits, row);
     if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
     const uint32_t bound = kth_maximum(team, s, row.n_keep);
     collect(team, s, logits, n_logits, bound, row, ids);
-    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row, ids);
+    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row);
     if (s.n_found > kMostFound) return -1;
     sort(team, s);
     const int n = cut(team, s, row, top_k_cuts);
@@ -290,8 +288,8 @@ PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *log
 }  // namespace sample
 
 // Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). logits: those of ids, all of
-// the vocabulary by default. They are changed meanwhile and are afterwards what they were, except that those of ids
-// from n_vocab on are -inf. Counts and biases of tokens without a logit are passed over.
+// the vocabulary by default; only these may have a mask. They are changed meanwhile and are afterwards what they were,
+// except that those of ids from n_vocab on are -inf. Counts and biases of tokens without a logit are passed over.
 template <class Team, class Ids = AllIds>
 PJ_TEAM_FUNCTION int sample_row(const Team &team, SampleScratch &scratch, float *logits, int n_vocab,
                                 const SampleRow &row, const Ids &ids = {}) {

@@ -139,17 +139,21 @@ class _Rendered:
             self.history = [{"role": message["role"], "content": plain_text(message["content"], "\n")}
                             for message in history]
 
-    def _render(self, add_generation_prompt: bool) -> str:
+    def _render(self) -> tuple[str, str]:
+        """The prompt without and with the opening of the answer's turn."""
         if not self._options.jinja:
             name = self._template.plain_format
             if name is None:
                 raise ChatError(500, "this custom template is not supported, try using --jinja", "server_error")
-            return render_plain(name, self.history, add_generation_prompt)
+            return render_plain(name, self.history, False), render_plain(name, self.history, True)
         try:
-            text = self._template.render(self.history, self._tools, add_generation_prompt, self._enable_thinking,
-                                         self._kwargs)
+            closed, opened = self._template.render_turn(self.history, self._tools, self._enable_thinking, self._kwargs)
         except TemplateError as error:
             raise ChatError(500, str(error), "server_error") from error
+        return self._without_ends(closed), self._without_ends(opened)
+
+    def _without_ends(self, text: str) -> str:
+        """Without the tokens that the tokenizer adds."""
         bos, eos = self._template.bos_token, self._template.eos_token
         if self._options.add_bos and bos:
             text = text.removeprefix(bos)
@@ -159,7 +163,7 @@ class _Rendered:
 
     def prompt(self, add_generation_prompt: bool, continuation: _Continuation | None) -> tuple[str, str, str]:
         """(prompt, generation prompt, the part of it that the parser reads)."""
-        closed, opened = self._render(False), self._render(True)
+        closed, opened = self._render()
         opening = opened[_common_length(closed, opened):]
         cut = opening.find("<think>") if self._options.jinja else -1
         turn = opening if cut < 0 else opening[:cut]

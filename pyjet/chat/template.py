@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ import jinja2
 from jinja2 import meta
 
 from pyjet.chat import sandbox
+from pyjet.chat.answer_opening import FLAG, OpeningFlag, opens_at_end
 from pyjet.chat.builtin import builtin_template, plain_format
 from pyjet.chat.caps import probe_caps, probe_late_system
 from pyjet.chat.types import CallFormat
@@ -39,7 +39,9 @@ class ChatTemplate:
         environment = sandbox.make_environment()
         try:
             self._template = environment.from_string(source)
-            self._variables = meta.find_undeclared_variables(environment.parse(source))
+            tree = environment.parse(source)
+            self._opens_at_end = opens_at_end(tree)
+            self._variables = meta.find_undeclared_variables(tree)
         except jinja2.TemplateError as error:
             raise TemplateError(_describe(error, source)) from error
         self._tool_use = (ChatTemplate(tool_use_source, bos_token=bos_token, eos_token=eos_token)
@@ -53,9 +55,30 @@ class ChatTemplate:
                add_generation_prompt: bool = True, enable_thinking: bool = True,
                kwargs: Mapping[str, Any] | None = None) -> str:
         """Prompt text. `kwargs` become template variables, unknown ones included. Raises TemplateError."""
+        variables = self._request_variables(messages, tools, enable_thinking, kwargs)
+        if add_generation_prompt:
+            variables[FLAG] = True
+        pieces: list[str] = []
+        self._run(pieces, variables)
+        return "".join(pieces)
+
+    def render_turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None,
+                    enable_thinking: bool = True, kwargs: Mapping[str, Any] | None = None) -> tuple[str, str]:
+        """`render` without and with a generation prompt; most templates need to run only once for both."""
+        if not self._opens_at_end or FLAG in (kwargs or {}):
+            return (self.render(messages, tools, False, enable_thinking, kwargs),
+                    self.render(messages, tools, True, enable_thinking, kwargs))
+        variables = self._request_variables(messages, tools, enable_thinking, kwargs)
+        pieces: list[str] = []
+        variables[FLAG] = flag = OpeningFlag(pieces)
+        self._run(pieces, variables)
+        return "".join(pieces[: flag.n_before]), "".join(pieces)
+
+    def _request_variables(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None,
+                           enable_thinking: bool, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
         now = datetime.datetime.now()
         variables: dict[str, Any] = {
-            "messages": copy.deepcopy(list(messages)),
+            "messages": list(messages),
             "bos_token": self.bos_token,
             "eos_token": self.eos_token,
             "datetime": now.strftime("%b %d %Y"),
@@ -64,12 +87,13 @@ class ChatTemplate:
             "enable_thinking": enable_thinking,
         }
         if tools:
-            variables["tools"] = copy.deepcopy(list(tools))
-        if add_generation_prompt:
-            variables["add_generation_prompt"] = True
+            variables["tools"] = list(tools)
         _expand_aliases(variables)
+        return variables
+
+    def _run(self, pieces: list[str], variables: Mapping[str, Any]) -> None:
         try:
-            return sandbox.run(self._template, variables)
+            sandbox.run_into(pieces, self._template, variables)
         except Exception as error:  # a template can provoke anything: TypeError, RecursionError, …
             raise TemplateError(_describe(error, self.source)) from error
 

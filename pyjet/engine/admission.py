@@ -76,6 +76,11 @@ class Admission:
         self._n_ahead = limits.max_spec + speculation.max_draft if speculation.is_on else 0
         self._may_admit = False  # something changed since admit() last found nothing to start
 
+    @property
+    def may_start(self) -> bool:
+        """Whether somebody waits and something changed since nobody could start."""
+        return self._may_admit and bool(self.waiting)
+
     def add(self, waiting: Waiting) -> None:
         """Queue by urgency: a preempted sequence is older than those behind it and so comes before them."""
         bisect.insort(self.waiting, waiting, key=lambda w: w.order)
@@ -248,7 +253,9 @@ class Admission:
     def _new_sequence(self, waiting: Waiting) -> Sequence:
         longest = self._most_tokens(waiting.request)
         page_tokens, n_vocab = self.pool.page_tokens, self._limits.n_vocab
-        sequence = Sequence(waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab)
+        sequence = Sequence(
+            waiting.request, waiting.id_task, waiting.t_queued, longest, page_tokens, n_vocab, waiting.prompt
+        )
         sequence.constraint = waiting.constraint
         return sequence
 

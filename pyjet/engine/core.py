@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pyjet.engine.admission import Admission, Waiting
 from pyjet.engine.batch import BatchBuilder
@@ -47,7 +48,9 @@ from pyjet.native.step import Float32Array, StepBatch, StepResult
 class Stepper(DeviceMemory, Protocol):
     """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
-    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        """Compute a batch; its ``fill_masks`` and then ``meanwhile`` are called while that goes on."""
+        ...
 
     def close(self) -> None: ...
 
@@ -79,7 +82,7 @@ class EngineCore:
         self.constraints = constraints
         self._masks = MaskRows(limits.n_vocab, limits.n_slots * (limits.max_spec + 1), constraints)
         self._builder = BatchBuilder(
-            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks.masks
+            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks
         )
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
@@ -96,6 +99,11 @@ class EngineCore:
     def has_work(self) -> bool:
         return bool(self._running or self._admission.waiting)
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether ``begin`` may copy pages or states, which takes milliseconds: tokens should be told before."""
+        return bool(self._to_keep) or self._admission.may_start
+
     def prepare(self) -> bool:
         """While nothing runs: a little of what would take time later. False when nothing is left to do."""
         return self._admission.cache.prepare()
@@ -110,18 +118,19 @@ class EngineCore:
         id_task = self._counting.next_task()
         if not request.prompt:
             return [FinishedEvent(request.id, "none", -1, Timings())]
-        if failure := self._impossible(request):
+        prompt = np.array(request.prompt)
+        if failure := self._impossible(request, prompt):
             return [failure]
-        prompt = np.array(request.prompt, np.int32)
-        self._admission.add(Waiting(request, id_task, self._clock() - waited, prompt, constraint=constraint))
+        tokens = prompt.astype(np.int32)
+        self._admission.add(Waiting(request, id_task, self._clock() - waited, tokens, constraint=constraint))
         return []
 
-    def _impossible(self, request: GenerationRequest) -> FailedEvent | None:
-        n_prompt, n_ctx = len(request.prompt), self._admission.n_ctx
+    def _impossible(self, request: GenerationRequest, prompt: npt.NDArray[Any]) -> FailedEvent | None:
+        n_prompt, n_ctx = len(prompt), self._admission.n_ctx
         if n_prompt >= n_ctx:
             text = f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
             return FailedEvent(request.id, text + "try increasing it", "context", n_prompt, n_ctx)
-        if min(request.prompt) < 0 or max(request.prompt) >= self.limits.n_vocab:
+        if prompt.min() < 0 or prompt.max() >= self.limits.n_vocab:
             return FailedEvent(request.id, "Prompt contains invalid tokens", "server")
         return None
 
@@ -240,7 +249,7 @@ class EngineCore:
         """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""
         n, request = len(tokens), sequence.request
         return (
-            sequence.constraint is None
+            (sequence.constraint is None or not sequence.constraint.error)
             and sequence.n_computed + n + 1 < self._admission.n_ctx
             and (sequence.max_tokens is None or len(sequence.generated) + n < sequence.max_tokens)
             and request.time_limit_ms <= 0

@@ -151,6 +151,18 @@ class Kept:
                 self.forget(min(on_device, key=lambda c: (c.n_parked > 0, c.last_used, c.n_tokens)))
         return self.free_slots.pop() if self.free_slots else None
 
+    def take_over_slot(self, checkpoint: Checkpoint) -> int | None:
+        """The slot with a checkpoint's state, which then is on the host alone; None where that cannot or need not be.
+
+        When agents take turns the state on the device that was not used for longest is the one needed next: it would
+        leave for the first of them to start, and come back. A shared one stays for those who start there too.
+        """
+        is_copied = checkpoint.state_slot >= 0 and checkpoint.state_host is not None
+        if self.free_slots or not is_copied or checkpoint.kind == "shared":
+            return None
+        slot, checkpoint.state_slot = checkpoint.state_slot, -1
+        return slot
+
     def save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
         """Copy a state into a free slot, else to the host, else into the place of the oldest one. False: nowhere."""
         if not self.has_state:

@@ -152,6 +152,8 @@ class EngineLoop:
 
     def _step(self) -> None:
         self._step_clock.begin()
+        if self._core.may_copy:
+            self._hand_out()
         with self._lock:
             self._started, batch = self._core.begin()
         if batch is None:

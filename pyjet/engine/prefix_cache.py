@@ -82,7 +82,8 @@ class PrefixCache:
             self._kept.protected = None
 
     def _open(self, sequence: Sequence, place: Place | None, force: bool) -> bool:
-        slot = self._kept.take_slot()
+        own = None if place is None else self._kept.take_over_slot(place.checkpoint)
+        slot = self._kept.take_slot() if own is None else own
         if slot is None:
             return False
         sequence.state_slot = slot
@@ -90,7 +91,7 @@ class PrefixCache:
             return True
         if not self._share_pages(sequence, place, force):
             return False
-        if self.has_state:
+        if self.has_state and own is None:
             self._restore(place.checkpoint, slot)
         return True
 

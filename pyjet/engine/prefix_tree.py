@@ -131,12 +131,14 @@ class PrefixTree:
 
     def walk(self, tokens: Tokens) -> Iterator[Node]:
         """The nodes of full pages of ``tokens`` that are there, from the root, which is one of them."""
+        keys = tokens.tobytes()
+        size = self.page_tokens * tokens.itemsize
         node: Node | None = self.root
         begin = 0
         while node is not None:
             yield node
-            end = begin + self.page_tokens
-            node = node.children.get(tokens[begin:end].tobytes()) if end <= len(tokens) else None
+            end = begin + size
+            node = node.children.get(keys[begin:end]) if end <= len(keys) else None
             begin = end
 
     def match(self, tokens: Tokens, most: int) -> Match:

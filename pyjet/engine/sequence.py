@@ -15,7 +15,7 @@ from pyjet.engine.sampling import Sampler
 if TYPE_CHECKING:
     from pyjet.engine.constraint import Constraint
     from pyjet.engine.guesses import Guesses
-    from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind
+    from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, Tokens
     from pyjet.engine.synthetic import Lots
 
 Clock = Callable[[], float]  # seconds, monotonic
@@ -29,12 +29,13 @@ class Sequence:
     right tokens are in the context afterwards. ``n_reached`` is the most rows it ever had there, ``longest`` the most
     it can get. While reading it stops at ``stops``, so that its state there can be kept, and at ``tail_from`` the rows
     of the prompt begin that are speculative: they leave the state where it is, which saves a step of its own for them.
-    With a ``pool`` it only reads.
+    With a ``pool`` it only reads. ``prompt``: the request's as an array, where there is one.
     """
 
     def __init__(
-        self, request: GenerationRequest, id_task: int, t_queued: float, longest: int, page_tokens: int, n_vocab: int
-    ) -> None:
+        self, request: GenerationRequest, id_task: int, t_queued: float, longest: int, page_tokens: int, n_vocab: int,
+        prompt: Tokens | None = None,
+    ) -> None:  # fmt: skip
         self.request = request
         self.id_task = id_task
         self.t_queued = t_queued
@@ -51,7 +52,7 @@ class Sequence:
         # Tokens to generate at most; llama-server answers at least one. None: no limit of the request's own.
         self.max_tokens = None if request.max_tokens < 0 else max(1, request.max_tokens)
         self.tokens = np.zeros(longest + 1, np.int32)
-        self.tokens[: self.n_prompt] = request.prompt
+        self.tokens[: self.n_prompt] = request.prompt if prompt is None else prompt
         self.n_to_read = self.n_prompt
         self.sampler = Sampler(
             request.sampling,
@@ -203,6 +204,9 @@ class Sequence:
         self.generated += tokens
         self.token_times += [time] * n
         self.sampler.accept_all(tokens)
+        if self.constraint is not None:
+            for token in tokens:
+                self.constraint.accept(token)
 
     def passed_stop(self) -> CheckpointKind | None:
         """What kind of stop the committed rows have come to, which is then done with; None: to none."""

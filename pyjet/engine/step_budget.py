@@ -15,6 +15,7 @@ MAX_BURST = 0.5  # seconds of debt at most for short prompts
 MIN_ROWS = 8  # smaller chunks are not worth a step of their own
 WORTHWHILE = 1.001  # times as fast, before sizes that differ more are preferred
 MUCH_FASTER = 1.03  # so many times as fast, before a prompt is cut into more steps than it needs
+ABOUT_AS_FAST = 1.05  # times as long
 MAX_WAIT = 16  # steps without a prompt row before the budget is ignored for MIN_ROWS of them
 
 
@@ -43,7 +44,7 @@ class StepBudget:
     after it.
 
     Short prompts are what agents send most: the result of a tool. They are read at once, in steps as long as a pause
-    may be, and paid for afterwards; then the share holds over some seconds.
+    may be, and paid for afterwards; then the share holds over some seconds. A debt ends when nobody decodes any more.
     """
 
     def __init__(self, max_rows: int, factor: float, costs: StepCosts) -> None:
@@ -62,6 +63,8 @@ class StepBudget:
         ``are_short``: so few rows are left to read that they should not wait for each other.
         """
         self.think()
+        if not n_decoding:  # nobody is owed anything
+            self._credit = max(0.0, self._credit)
         self._n_decoding = n_decoding
         self._are_short = are_short
         room = min(wanted, self.max_rows - n_decoding)
@@ -105,14 +108,21 @@ class StepBudget:
         return self._factor * self.costs.decode_seconds(self._n_decoding)
 
     def _soonest(self, room: int) -> int:
-        """Rows of the first of equal steps that read ``room`` rows soonest: all at once, or where a stair ends."""
+        """Rows of the first of equal steps that read ``room`` rows soonest: all at once, or where a stair ends.
+
+        Of steps that are about as fast the shortest: who comes meanwhile waits for the end of one.
+        """
 
         def total(rows: int) -> float:
             n_full, rest = divmod(room, rows)
-            return n_full * self.costs.seconds(rows) + (self.costs.seconds(rest) if rest else 0.0)
+            return n_full * self.costs.likely(rows) + (self.costs.likely(rest) if rest else 0.0)
 
-        smaller = min((size for size in SIZES if MIN_ROWS <= size < room), key=total, default=room)
-        return smaller if total(smaller) * MUCH_FASTER < total(room) else room
+        totals = {size: total(size) for size in SIZES if MIN_ROWS <= size < room}
+        soonest = min(totals.values(), default=0.0)
+        if not totals or soonest * MUCH_FASTER >= total(room):
+            return room
+        about_as_fast = [size for size, seconds in totals.items() if seconds <= soonest * ABOUT_AS_FAST]
+        return min(about_as_fast, key=lambda size: (self.costs.likely(size), -size))
 
     def _at_once(self, n_decoding: int, room: int) -> int:
         """Rows of the longest step that is no pause; few more than that beside a model that is slow anyway."""

@@ -11,6 +11,7 @@ from statistics import median
 # size above it: cost is a staircase, and a size stands for the whole stair below it.
 SIZES = tuple(sorted({*range(1, 5), *(k << octave for octave in range(14) for k in range(4, 8))}))
 N_RECENT = 5  # measurements whose median counts: a swap or another process may spoil two of them
+SMALL_ROWS = 256  # steps of more rows take about as much longer as they have more of them
 MAX_GAP = 2  # between sizes further apart than this factor the price is taken from a line, or none would be tried
 FRESH_STEPS = 100  # a measurement older than so many steps is scaled by what has changed since
 
@@ -78,6 +79,19 @@ class StepCosts:
         if after == index or SIZES[after] <= MAX_GAP * SIZES[before]:
             return self._price(after)
         part = (SIZES[index] - SIZES[before]) / (SIZES[after] - SIZES[before])
+        return self._price(before) * (1.0 - part) + self._price(after) * part
+
+    def likely(self, n_rows: int) -> float:
+        """The same, but of a large size never measured rather too low, so that it is tried and known afterwards.
+
+        Stairs are small beside steps of so many rows: the price lies on a line between those of its neighbours.
+        """
+        index = index_of(n_rows)
+        at = bisect_left(self._known, index)
+        if n_rows <= SMALL_ROWS or not 0 < at < len(self._known) or self._known[at] == index:
+            return self.seconds(n_rows)
+        before, after = self._known[at - 1], self._known[at]
+        part = (n_rows - SIZES[before]) / (SIZES[after] - SIZES[before])
         return self._price(before) * (1.0 - part) + self._price(after) * part
 
     def decode_seconds(self, n_rows: int) -> float:

@@ -8,11 +8,12 @@ user-defined tokens always.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyjet.model.byte_pairs import byte_level_coding, marked_space_coding
 from pyjet.model.errors import ModelError
+from pyjet.model.piece_cache import PieceCache
 from pyjet.model.sentence_pieces import sentence_piece_coding
 from pyjet.model.text_coding import TextCoding, metadata_flag
 from pyjet.model.vocabulary import Vocabulary
@@ -50,6 +51,7 @@ class Tokenizer:
         self._always = self._longest_first(vocabulary.user_defined - self._special_ids)
         self._parsed = self._longest_first(vocabulary.user_defined | self._special_ids)
         self._bytes: dict[int, bytes] = {}
+        self._pieces = PieceCache()
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -82,16 +84,29 @@ class Tokenizer:
             for i, fragment in enumerate(fragments)
             if isinstance(fragment, str)
         ]
-        encoded = iter(self._coding.backend.encode_batch_fast(words, add_special_tokens=False))
+        encoded = iter(self._encode_words(words))
         ids: list[int] = [self.bos_id] if add_special and self.add_bos and self.bos_id is not None else []
         for fragment in fragments:
             if isinstance(fragment, str):
-                ids += next(encoded).ids
+                ids += next(encoded)
             else:
                 ids.append(fragment)
         if add_special and self.add_eos and self.eos_id is not None:
             ids.append(self.eos_id)
         return ids
+
+    def _encode_words(self, words: list[str]) -> list[Sequence[int]]:
+        """Ids of each word; those of words that came before are looked up."""
+        known = [self._pieces.get(word) for word in words]
+        new = [word for word, ids in zip(words, known) if ids is None]
+        encoded = iter(self._coding.backend.encode_batch_fast(new, add_special_tokens=False)) if new else iter(())
+        found: list[Sequence[int]] = []
+        for word, ids in zip(words, known):
+            if ids is None:
+                ids = next(encoded).ids
+                self._pieces.put(word, ids)
+            found.append(ids)
+        return found
 
     def decode(self, ids: Iterable[int], *, special: bool = True) -> str:
         """Text of the ids; bytes that are not UTF-8 become U+FFFD. special=False leaves control tokens out."""

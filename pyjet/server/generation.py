@@ -268,7 +268,7 @@ def check_prompts(service: Service, prompts: Sequence[Sequence[int]], n_ctx: int
     """ApiError 400 for token ids outside the vocabulary and for prompts that do not fit into ``n_ctx`` tokens."""
     n_vocab = service.tokenizer.n_vocab
     for prompt in prompts:
-        if any(not 0 <= token < n_vocab for token in prompt):
+        if prompt and not 0 <= min(prompt) <= max(prompt) < n_vocab:
             raise ApiError(400, "Prompt contains invalid tokens")
         if len(prompt) >= n_ctx:
             raise exceeds_context(len(prompt), n_ctx)

@@ -14,27 +14,31 @@ _log = logging.getLogger(__name__)
 
 
 class IdleSlots:
-    """Which slots hold the prompt of their last request. For debugging: it decides nothing."""
+    """What slots hold of their last request. For debugging: it decides nothing."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
         self._lock = threading.Lock()
-        self._holding: set[int] = set()
+        self._n_held: dict[int, int] = {}  # tokens, by slot
         if enabled:
             _log.debug("prompts of idle slots are cached __TEST_TAG_CACHE_IDLE_SLOTS_ENABLED__")
 
     def started(self, slot: int) -> None:
-        """A request begins in ``slot``: the prompts of the idle ones are left to the cache."""
+        """A request begins in ``slot``: the prompts of the idle ones are left to the cache.
+
+        As at llama-server this is told before anything is computed, so that who has the answer finds it in the log,
+        which a thread of its own writes.
+        """
         if not self._enabled:
             return
         with self._lock:
-            left = sorted(self._holding - {slot})
-            self._holding.clear()
-        for idle in left:
+            left = sorted((idle, n) for idle, n in self._n_held.items() if idle != slot)
+            self._n_held.clear()
+        for idle, n_tokens in left:
             _log.debug("slot %d is idle, the cache keeps its prompt __TEST_TAG_CACHE_IDLE_SLOT__", idle)
+            _log.debug("updating prompt cache with %d tokens of slot %d", n_tokens, idle)
 
     def finished(self, slot: int, n_tokens: int) -> None:
         """The request in ``slot`` ended; ``n_tokens`` are in its context."""
-        _log.debug("slot %d: updating prompt cache with %d tokens", slot, n_tokens)
         with self._lock:
-            self._holding.add(slot)
+            self._n_held[slot] = n_tokens

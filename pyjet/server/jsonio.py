@@ -20,6 +20,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _LONG_INTEGER = 19  # digits from which an integer may not fit into 64 bits
+_AS_DIGITS = bytes(0x30 if byte in b"0123456789" else 0x20 for byte in range(256))  # all digits are "0"
 
 
 class _Constant(ValueError):
@@ -35,7 +36,7 @@ def parse(body: bytes) -> Any:
     if not text.strip(" \t\r\n"):
         raise _parse_error(text, len(text) if text else 0, _EMPTY)
     try:
-        value = _DECODER.decode(text)
+        value = (_DECODER if _has_long_integer(body) else _QUICK_DECODER).decode(text)
     except json.JSONDecodeError as error:
         raise _parse_error(text, error.pos, f"syntax error while parsing value - {error.msg}") from None
     except _Constant as error:
@@ -99,7 +100,14 @@ def _parse_constant(name: str) -> Any:
     raise _Constant(name)
 
 
+def _has_long_integer(body: bytes) -> bool:
+    """Whether there are so many digits in a row, in a number or elsewhere."""
+    return b"0" * _LONG_INTEGER in body.translate(_AS_DIGITS)
+
+
 _DECODER = json.JSONDecoder(parse_float=_parse_float, parse_int=_parse_int, parse_constant=_parse_constant)
+# Without a function of ours for each integer: a prompt may be tens of thousands of token ids.
+_QUICK_DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=_parse_constant)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

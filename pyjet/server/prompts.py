@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pyjet.chat.types import ChatError
 from pyjet.chat.validation import check_parts
 from pyjet.server.errors import ApiError, invalid_request, key_not_found, type_error
@@ -50,7 +48,11 @@ def message_starts(prompt: Sequence[int], turn_start: int | None) -> tuple[int, 
     """Offsets of the token that begins a message, ascending; none when the template has no such token."""
     if turn_start is None:
         return ()
-    return tuple(np.flatnonzero(np.asarray(prompt, np.int64) == turn_start).tolist())
+    starts, last = [], -1
+    for _ in range(prompt.count(turn_start)):
+        last = prompt.index(turn_start, last + 1)
+        starts.append(last)
+    return tuple(starts)
 
 
 def mixed_tokens(content: Any, tokenizer: Tokenizer, *, add_special: bool, parse_special: bool) -> list[int]:
@@ -106,6 +108,8 @@ def _one_prompt(prompt: Any, tokenizer: Tokenizer) -> list[int]:
 
 def _mixed_prompt(elements: list[Any], tokenizer: Tokenizer) -> list[int]:
     """Strings and ids; a BOS comes only before a string at the very beginning."""
+    if set(map(type, elements)) == {int}:  # often tens of thousands of ids
+        return elements
     tokens: list[int] = []
     for position, element in enumerate(elements):
         if isinstance(element, str):

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyjet.assets import default_model_path
 from pyjet.chat.builtin import resolve_template
 from pyjet.chat.template import ChatTemplate, TemplateError
+from pyjet.engine.build import EngineFactory, build_native
 from pyjet.engine.client import EngineClient
 from pyjet.engine.process import EngineProcess
 from pyjet.engine.settings import EngineSettings
@@ -36,11 +37,17 @@ class StartupError(Exception):
 
 
 class Startup:
-    """Loads everything, once. ``close`` may be called at any time, also while ``load`` runs in another thread."""
+    """Loads everything, once. ``close`` may be called at any time, also while ``load`` runs in another thread.
 
-    def __init__(self, options: ServerOptions, progress: LoadProgress | None = None) -> None:
+    ``factory`` makes what computes; benchmarks give one that only takes time.
+    """
+
+    def __init__(
+        self, options: ServerOptions, progress: LoadProgress | None = None, factory: EngineFactory = build_native
+    ) -> None:
         self._options = options
         self._progress = progress
+        self._factory = factory
         self._engine: EngineClient | None = None
         self._closed = False
 
@@ -96,12 +103,14 @@ class Startup:
         if self._closed:
             raise StartupError("the server was stopped")
         n_vocab = model.hyperparams.n_vocab
-        self._engine = engine = EngineProcess(settings, n_vocab=n_vocab, on_progress=self._progress)
+        self._engine = engine = EngineProcess(
+            settings, n_vocab=n_vocab, on_progress=self._progress, factory=self._factory
+        )
         return engine
 
     def _sleeping(self, engine: EngineProcess, settings: EngineSettings, model: Model) -> SleepingEngine:
         def load() -> EngineClient:
-            again = EngineProcess(settings, n_vocab=model.hyperparams.n_vocab)
+            again = EngineProcess(settings, n_vocab=model.hyperparams.n_vocab, factory=self._factory)
             try:
                 _wait_ready(again)
             except StartupError:

@@ -180,6 +180,16 @@ def test_short_prompts_are_read_at_once_and_paid_for_later() -> None:
     assert 0.1 < waiting * 0.007 < 0.2, "half of the debt: a step that only decodes pays twice its time back"
 
 
+def test_a_debt_ends_with_those_it_was_owed_to() -> None:
+    device = Device(linear)
+    for _ in range(8):
+        rows = device.budget.chunk_rows(1, 250, are_short=True)
+        device.budget.observe(rows + 1, linear(rows + 1))
+    assert device.budget.chunk_rows(1, 250, are_short=True) < 250
+    device.budget.chunk_rows(0, 250, are_short=True)
+    assert device.budget.chunk_rows(1, 250, are_short=True) == 250
+
+
 def test_endless_short_prompts_leave_others_their_share() -> None:
     budget = StepBudget(2048, 3.0, STAIRS)
     seconds = 0.0
@@ -203,3 +213,22 @@ def test_a_prompt_is_read_at_once_where_steps_of_all_sizes_cost_alike() -> None:
     budget = StepBudget(2048, 3.0, StepCosts([(n, 0.01) for n in (1, 64, 512, 2048)]))
     assert budget.chunk_rows(0, 700) == 700
     assert StepBudget(2048, 3.0, StepCosts()).chunk_rows(0, 700) == 700
+
+
+def passes(rows: int) -> float:
+    """A stair every 64 rows."""
+    return 0.006 + 0.02 * -(-rows // 64)
+
+
+def test_of_steps_about_as_fast_the_shortest_is_taken() -> None:
+    """Three steps of 64 rows take 4% longer than one of 192, and who comes meanwhile waits 26 ms instead of 75."""
+    prices = {1: 0.01, 16: 0.01, 32: 0.02, 64: 0.026, 128: 0.052, 192: 0.075, 256: 0.1}
+    budget = StepBudget(512, 3.0, StepCosts(prices.items()))
+    assert budget.chunk_rows(0, 201) == 64
+
+
+def test_a_large_size_never_measured_is_tried_when_nobody_decodes() -> None:
+    budget = StepBudget(1024, 3.0, StepCosts((n, linear(n)) for n in (64, 128, 256, 512, 768, 1024)))
+    assert budget.chunk_rows(0, 640) == 640
+    budget.observe(640, 2 * linear(640))
+    assert budget.chunk_rows(0, 640) < 640

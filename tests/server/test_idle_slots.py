@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -30,20 +33,32 @@ def test_a_slot_is_told_once_until_it_is_used_again(log: pytest.LogCaptureFixtur
     assert ENABLED in drain(log)
     slots.started(0)
     slots.finished(0, 9)
-    text = drain(log)
-    assert IDLE not in text and "updating prompt cache" in text
+    assert IDLE not in drain(log)
     slots.started(1)
-    assert f"slot 0 is idle, the cache keeps its prompt {IDLE}" in drain(log)
+    text = drain(log)
+    assert f"slot 0 is idle, the cache keeps its prompt {IDLE}" in text
+    assert "updating prompt cache with 9 tokens of slot 0" in text
     slots.finished(1, 9)
     slots.started(1)
     assert IDLE not in drain(log)
 
 
-def test_requests_tell_their_slots(log: pytest.LogCaptureFixture) -> None:
-    client = make_client(ScriptedEngine(said("Hi"), n_slots=2))
-    for _ in range(2):  # the scripted engine takes the first free slot
-        post(client, "/completion", {"prompt": "x"})
-    assert drain(log).count("updating prompt cache") == 2
+def test_it_is_in_the_log_before_the_next_request_is_computed(log: pytest.LogCaptureFixture) -> None:
+    engine = ScriptedEngine(said("Hi"), said("Hi"), n_slots=2)
+    client = make_client(engine)
+    post(client, "/completion", {"prompt": "x", "id_slot": 0})
+    assert IDLE not in drain(log)
+    engine.say(replace(said("Hi"), pause_after=0))
+    asking = threading.Thread(target=post, args=(client, "/completion", {"prompt": "y", "id_slot": 1}))
+    asking.start()
+    try:
+        deadline = time.monotonic() + 5
+        while "updating prompt cache" not in log.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert IDLE in log.text and "updating prompt cache" in log.text
+    finally:
+        engine.resume.set()
+        asking.join()
 
 
 @pytest.mark.parametrize("options", [{"cache_idle_slots": False}, {"cache_ram": 0}])

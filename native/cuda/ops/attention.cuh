@@ -13,8 +13,9 @@
 
 namespace pj::cuda {
 
-__device__ __forceinline__ unsigned head_group(const StepArgs &s) {
-    return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
+// The row of a sequence that a column belongs to: column / head_group.
+__device__ __forceinline__ unsigned row_of_column(const StepArgs &s, unsigned column) {
+    return __umulhi(column << 8, s.shape.head_group_reciprocal);
 }
 
 // The CTA's item of a turn; null: none.
@@ -47,27 +48,33 @@ __device__ __forceinline__ void start_item(AttentionItem &to, const AttentionIte
 
 __device__ __forceinline__ void wait_for_item() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
-__device__ __forceinline__ int position_of_lane(const AttentionItem &item, int position, int lane) {
-    return min(position + (lane >> 2) * kBlockTokens, item.end - 1);
-}
+// Where a lane's block of a tile is; lane 4 k + t has block k. Beyond the last position: where that is.
+struct BlockPlace {
+    int page, block;  // block: of the page
+};
 
-// Pages are looked up a tile ahead, so that nothing waits for the table.
-__device__ __forceinline__ int find_page(const StepArgs &s, const AttentionItem &item, int position, int lane) {
-    if (position >= item.end) return 0;
-    return __ldg(s.page_table + item.page_begin + position_of_lane(item, position, lane) / s.page_tokens);
+// Looked up a tile ahead, so that nothing waits for the table.
+__device__ __forceinline__ BlockPlace find_block(const StepArgs &s, const AttentionItem &item, int position, int lane) {
+    if (position >= item.end) return {};
+    const unsigned at = min(position + (lane >> 2) * kBlockTokens, item.end - 1);
+    const unsigned of_sequence = __umulhi(at, s.page_reciprocal),
+                   block = (at - of_sequence * s.page_tokens) / kBlockTokens;
+    return {__ldg(s.page_table + item.page_begin + of_sequence), static_cast<int>(block)};
 }
 
 struct TilePlaces {
     const uint8_t *k, *v;
 };
 
-__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
-                                                  int page, int lane) {
-    const uint8_t *const at = s.buf.pool + page * s.buf.page_bytes;
-    const int block = position_of_lane(item, position, lane) % s.page_tokens / kBlockTokens;
-    return {at + k_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_k),
-            at + v_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_v)};
+// Pages of a layer are less than 4 GiB each (plan.cc), so offsets within one have 32 bits.
+__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, int kv_head, const BlockPlace &at) {
+    const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
+    const uint8_t *const page =
+        s.buf.pool + layer * s.buf.kv_layer_bytes + static_cast<uint64_t>(word(at.page)) * word(s.buf.page_bytes);
+    const uint32_t k = kv_head * word(s.buf.k_head_bytes) + at.block * block_bytes(s.kv_type_k);
+    const uint32_t v = s.shape.n_head_kv * word(s.buf.k_head_bytes) + kv_head * word(s.buf.v_head_bytes) +
+                       at.block * block_bytes(s.kv_type_v);
+    return {page + k, page + v};
 }
 
 __device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int lane) {
@@ -80,9 +87,11 @@ __device__ __forceinline__ uint4 load_operand(const uint8_t *at, int lane) {
 
 // Brings a block of each warp to the L2 cache: together a tile.
 __device__ __forceinline__ void prefetch_blocks(const uint8_t *place, int type, int warp, int lane) {
+    constexpr int kLines = 32 * 128, kMostBytes = kBlockTokens * kHeadDim * 2;
     const uint8_t *block = place_from(place, 4 * warp);
-#pragma unroll 1
-    for (int at = lane * 128; at < block_bytes(type); at += 32 * 128) prefetch(block + at);
+#pragma unroll
+    for (int first = 0; first < kMostBytes; first += kLines)
+        if (first + lane * 128 < block_bytes(type)) prefetch(block + first + lane * 128);
 }
 
 template <int kType>
@@ -130,9 +139,9 @@ __device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_F16> &v, int batch
 
 // Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
 __device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
-    const unsigned group = head_group(s), at = item.first_column + column;
+    const unsigned group = s.shape.head_group, at = item.first_column + column, row = row_of_column(s, at);
     if (static_cast<int>(at) >= item.n_columns) return -1;
-    return (item.row_begin + at / group) * s.shape.n_head + item.kv_head * group + at % group;
+    return (item.row_begin + row) * s.shape.n_head + item.kv_head * group + (at - row * group);
 }
 
 __device__ __forceinline__ uint2 query_bytes(const StepArgs &s, int index, int lane) {
@@ -186,6 +195,14 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     }
 }
 
+// Where the results of an item's column go: the first float of its partials, or of its head; -1: no row has it.
+__device__ __forceinline__ int column_place(const StepArgs &s, const AttentionItem &item, int column) {
+    const int index = query_index(s, item, column);
+    if (index < 0 || item.partial < 0) return index < 0 ? -1 : index * kHeadDim;
+    const int of_sequence = index - item.row_begin * s.shape.n_head;
+    return static_cast<int>(item.partial) + of_sequence * item.n_segments * kPartialFloats;
+}
+
 // What the warps share of the item of a turn. Other items are done with it: a barrier after their last scores. After
 // the next barrier the item of the next turn is there too.
 template <int kType, int kGroups>
@@ -198,25 +215,42 @@ __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionIte
         start_item(shared.item[(turn + 2) % 4], item_of_turn(s, turn + 2));
     }
     const unsigned column = item.first_column + lane;
-    shared.last[lane] =
-        static_cast<int>(column) < item.n_columns ? item.first_position + static_cast<int>(column / head_group(s)) : -1;
+    shared.last[lane] = static_cast<int>(column) < item.n_columns
+                            ? item.first_position + static_cast<int>(row_of_column(s, column))
+                            : -1;
+    shared.place[turn % 4][lane] = column_place(s, item, lane);
 }
 
-// A segment's softmax of the lane's columns.
+// A segment's softmax of the lane's columns: weights are relative to a reference, which no score is far above.
 template <int kGroups>
 struct Columns {
-    float largest[kGroups], sum[kGroups], values[kGroups][4][2];
+    float reference[kGroups], sum[kGroups], values[kGroups][4][2];
+};
+
+// A number for each of the lane's columns.
+template <int kGroups>
+struct OfColumns {
+    float of[kGroups];
 };
 
 template <int kGroups>
 __device__ __forceinline__ Columns<kGroups> no_positions() {
     Columns<kGroups> columns = {};
 #pragma unroll
-    for (int c = 0; c < kGroups; ++c) columns.largest[c] = kNoScore;
+    for (int c = 0; c < kGroups; ++c) columns.reference[c] = kNoScore;
     return columns;
 }
 
-// Scores of positions that a column does not see become kNoScore. first: of the lane's positions.
+template <int kGroups>
+__device__ __forceinline__ void forget_values(Columns<kGroups> &columns) {
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c)
+#pragma unroll
+        for (int n = 0; n < 4; ++n) columns.values[c][n][0] = columns.values[c][n][1] = 0;
+}
+
+// Scores of positions that a column does not see become kNoScore. first: of the lane's positions. Where all rows see
+// all of a tile this is left out; columns that no row has then have scores of zero, which nobody reads.
 template <int kType, int kGroups>
 __device__ __forceinline__ void hide_scores(const AttentionShared<kType, kGroups> &shared, int first,
                                             float (&score)[kGroups][4], int lane) {
@@ -251,30 +285,69 @@ __device__ __forceinline__ OfWarps of_warps(const float (&values)[kConsumerWarps
     return {at[0], at[1]};
 }
 
-// Scores to weights, after share_largest of all warps.
+// A score this far above its column's reference makes the reference rise: to the largest of the tile. The columns of
+// an item decide each for itself, so what is not seen of other rows does not change.
+constexpr float kRise = 4;
+
+template <int kGroups>
+__device__ __forceinline__ bool must_rise(const float (&score)[kGroups][4], const Columns<kGroups> &columns) {
+    bool rises = false;
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        const float largest = fmaxf(fmaxf(score[c][0], score[c][1]), fmaxf(score[c][2], score[c][3]));
+        rises |= largest > columns.reference[c] + kRise;
+    }
+    return rises;
+}
+
+// After share_largest of all warps. The columns' sums keep their size; what else was weighed is to be multiplied by the
+// factors.
 template <int kType, int kGroups>
-__device__ __forceinline__ void weigh_scores(AttentionShared<kType, kGroups> &shared, const float (&score)[kGroups][4],
-                                             Columns<kGroups> &columns, int warp, int lane) {
+__device__ __forceinline__ OfColumns<kGroups> raise_references(const AttentionShared<kType, kGroups> &shared,
+                                                               Columns<kGroups> &columns, int lane) {
+    OfColumns<kGroups> keep;
 #pragma unroll
     for (int c = 0; c < kGroups; ++c) {
         const OfWarps of = of_warps(shared.largest[8 * c + (lane >> 2)]);
         const float first = fmaxf(fmaxf(of.a.x, of.a.y), fmaxf(of.a.z, of.a.w));
         const float second = fmaxf(fmaxf(of.b.x, of.b.y), fmaxf(of.b.z, of.b.w));
-        const float largest = fmaxf(columns.largest[c], fmaxf(first, second));
-        const float keep = exp2_of(columns.largest[c] - largest), one = largest - kWeightBits;
-        columns.largest[c] = largest;
+        const float largest = fmaxf(first, second), before = columns.reference[c];
+        if (largest > before + kRise) columns.reference[c] = largest;
+        keep.of[c] = exp2_of(before - columns.reference[c]);
+    }
+    return keep;
+}
+
+template <int kGroups>
+__device__ __forceinline__ void scale_columns(Columns<kGroups> &columns, const OfColumns<kGroups> &keep) {
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        columns.sum[c] *= keep.of[c];
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+            columns.values[c][n][0] *= keep.of[c];
+            columns.values[c][n][1] *= keep.of[c];
+        }
+    }
+}
+
+// Scores of a tile to weights, which all warps share. Returns the lane's sums of weights with them.
+template <int kValueType, int kType, int kGroups>
+__device__ __forceinline__ OfColumns<kGroups> weigh_scores(AttentionShared<kType, kGroups> &shared, int tile,
+                                                           const float (&score)[kGroups][4],
+                                                           const Columns<kGroups> &columns, int warp, int lane) {
+    OfColumns<kGroups> sums;
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        const float one = columns.reference[c] - kWeightBits;
         float weight[4];
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot)
             weight[slot] = score[c][slot] == kNoScore ? 0.0f : exp2_of(score[c][slot] - one);
-        columns.sum[c] = columns.sum[c] * keep + ((weight[0] + weight[1]) + (weight[2] + weight[3]));
-        shared.weight[warp][c][lane] = make_float4(weight[0], weight[1], weight[2], weight[3]);
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-            columns.values[c][n][0] *= keep;
-            columns.values[c][n][1] *= keep;
-        }
+        sums.of[c] = columns.sum[c] + ((weight[0] + weight[1]) + (weight[2] + weight[3]));
+        share_weights<kValueType>(shared, tile, warp, c, weight, lane);
     }
+    return sums;
 }
 
 template <int kType, int kGroups>
@@ -323,38 +396,138 @@ __device__ __forceinline__ Softmax add_to_head(float *head, Softmax total, const
     return total;
 }
 
-// After share_sums of all warps. position: any of the segment.
+// A tile on its way through the loop of attend().
+struct Tile {
+    int turn;                 // of its item
+    int position, segment;    // first position
+    int end, first_position;  // of the item, and of the rows of its sequence
+
+    __device__ __forceinline__ Tile(const AttentionItem &item, int turn)
+        : turn(turn),
+          position(item.begin),
+          segment(segment_of(item.begin)),
+          end(item.end),
+          first_position(item.first_position) {}
+    __device__ __forceinline__ void move_on() {
+        position += kTileTokens;
+        segment = segment_of(position);
+    }
+    __device__ __forceinline__ int n_positions() const { return end - position; }
+    __device__ __forceinline__ bool ends_item() const { return n_positions() <= kTileTokens; }
+    // All rows of the sequence see all of it.
+    __device__ __forceinline__ bool is_seen() const { return position + kTileTokens - 1 <= first_position; }
+};
+
+// A segment of an item whose sums the warps have shared.
+template <int kGroups>
+struct FinishedSegment {
+    int turn, segment;
+    bool is_apart, is_last;  // its result is merged later; it is the item's last
+    OfColumns<kGroups> references;
+};
+
 template <int kType, int kGroups>
-__device__ __forceinline__ void finish_segment(const StepArgs &s, const AttentionItem &item, int position, bool last,
+__device__ __forceinline__ void finish_segment(const StepArgs &s, const FinishedSegment<kGroups> &finished,
                                                AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
                                                int warp, int lane) {
-    const SeqPlan plan = {item.partial, item.n_segments, 0};
-    const int segment = segment_of(position), t = lane & 3, dim = 32 * warp + 8 * t;
+    const int segment = finished.segment, t = lane & 3, dim = 32 * warp + 8 * t;
 #pragma unroll
     for (int c = 0; c < kGroups; ++c) {
-        const int column = 8 * c + (lane >> 2), index = query_index(s, item, column);
+        const int column = 8 * c + (lane >> 2), at = shared.place[finished.turn % 4][column];
         const OfWarps of = of_warps(shared.sum[column]);
         const float sum = ((((((of.a.x + of.a.y) + of.a.z) + of.a.w) + of.b.x) + of.b.y) + of.b.z) + of.b.w;
-        const unsigned n_head = s.shape.n_head, row = index / n_head, head = index % n_head;
+        const Softmax softmax = {finished.references.of[c], sum};
         const Outputs part = outputs_of(columns.values[c]);
-        if (index < 0) continue;
-        if (plan.partial < 0) {
+        if (at < 0) continue;
+        if (!finished.is_apart) {
             const Softmax before = segment ? shared.total[segment & 1][column] : Softmax{};
-            const Softmax after =
-                add_to_head(head_of(s, row, head) + dim, before, {columns.largest[c], sum}, part, last);
+            const Softmax after = add_to_head(s.buf.heads + at + dim, before, softmax, part, finished.is_last);
             if (warp == 0 && t == 0) shared.total[(segment + 1) & 1][column] = after;
             continue;
         }
-        float *out = partials_of(s, plan, row - item.row_begin, head) + segment * kPartialFloats;
-        if (warp == 0 && t == 0) *reinterpret_cast<float2 *>(out) = make_float2(columns.largest[c], sum);
+        float *out = s.buf.partial + at + segment * kPartialFloats;
+        if (warp == 0 && t == 0) *reinterpret_cast<float2 *>(out) = make_float2(softmax.largest, softmax.sum);
         float4 *values = reinterpret_cast<float4 *>(out + kPartialHeader + dim);
         values[0] = part.low;
         values[1] = part.high;
     }
 }
 
-// All items of the CTA, which has one at least. Values come while a tile's scores are computed, the next tile's keys,
-// perhaps the next item's, while its values are multiplied. Of f16, that is so for the first half.
+// Values of a tile and keys of the next one; `between` is called on the way.
+template <int kKeyType, int kValueType, int kGroups, class Between>
+__device__ __forceinline__ void multiply_tiles(AttentionShared<kKeyType, kGroups> &shared, int tile, int n_positions,
+                                               const uint8_t *value_place, ValueBatch<kValueType> &values,
+                                               Columns<kGroups> &columns, const TilePlaces &key_places,
+                                               KeyBatch<kKeyType> &keys, float (&score)[kGroups][4], int warp, int lane,
+                                               const Between &between) {
+    if (n_positions < kTileTokens) clear_values(values, 0, n_positions, lane);
+    if constexpr (kKeyType == PJ_KV_Q8_0 && kValueType == PJ_KV_Q8_0) {
+        multiply_both(shared, keys, score, tile, values, columns.values, lane, between);
+        return;
+    }
+#pragma unroll
+    for (int batch = 0; batch < kBatches<kKeyType>; ++batch) {
+        if (batch) load_keys(keys, key_places, batch, warp, lane);
+        multiply_keys(shared, keys, batch, score, lane);
+    }
+    between();
+#pragma unroll
+    for (int batch = 0; batch < kBatches<kValueType>; ++batch) {
+        if (batch) {
+            load_values(values, value_place, batch, warp, lane);
+            if (n_positions < kTileTokens) clear_values(values, batch, n_positions, lane);
+        }
+        multiply_values(shared, tile, values, batch, columns.values, lane);
+    }
+}
+
+// The weights of the tile behind `tile`, relative to the references that its columns have, or to ones that rise.
+template <int kValueType, int kType, int kGroups>
+__device__ __forceinline__ void weigh_more(AttentionShared<kType, kGroups> &shared, int tile,
+                                           const float (&score)[kGroups][4], Columns<kGroups> &columns, int warp,
+                                           int lane) {
+    int &rising = shared.rising[tile & 1];
+    if (__any_sync(~0u, must_rise(score, columns)) && lane == 0) rising = tile;
+    if constexpr (kWeightTiles<kValueType> == 1) consumers_sync();  // all have multiplied the values of `tile`
+    OfColumns<kGroups> sums = weigh_scores<kValueType>(shared, tile + 1, score, columns, warp, lane);
+    consumers_sync();
+    if (rising == tile) {
+        share_largest(shared, score, warp, lane);
+        consumers_sync();
+        scale_columns(columns, raise_references(shared, columns, lane));
+        sums = weigh_scores<kValueType>(shared, tile + 1, score, columns, warp, lane);
+        consumers_sync();
+    }
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) columns.sum[c] = sums.of[c];
+}
+
+// The same where a segment begins, which has references of its own; the sums of the one before are shared.
+template <int kValueType, int kType, int kGroups>
+__device__ __forceinline__ OfColumns<kGroups> weigh_first(AttentionShared<kType, kGroups> &shared, int tile,
+                                                          const float (&score)[kGroups][4], Columns<kGroups> &columns,
+                                                          int warp, int lane) {
+    OfColumns<kGroups> references;
+    share_largest(shared, score, warp, lane);
+    consumers_sync();
+    share_sums(shared, columns, warp, lane);
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) {
+        references.of[c] = columns.reference[c];
+        columns.reference[c] = kNoScore;
+        columns.sum[c] = 0;
+    }
+    raise_references(shared, columns, lane);
+    const OfColumns<kGroups> sums = weigh_scores<kValueType>(shared, tile + 1, score, columns, warp, lane);
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) columns.sum[c] = sums.of[c];
+    consumers_sync();
+    return references;
+}
+
+// All items of the CTA, which has one at least. A turn of the loop multiplies the values of one tile (`now`) and the
+// keys of the next (`ahead`, perhaps of the next item) and brings the values of that one and the keys of the one behind
+// it (`after`). The first turn has values of nothing, with weights of zero.
 template <int kKeyType, int kValueType, int kGroups>
 __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces places) {
     using Shared = AttentionShared<kKeyType, kGroups>;
@@ -365,58 +538,65 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
     if (threadIdx.x == 0) {
         copy_item(shared.item[0], item_of_turn(s, 0));
         copy_item(shared.item[1], item_of_turn(s, 1));
+        shared.rising[0] = shared.rising[1] = -1;
     }
+    const float none[4] = {};
+#pragma unroll
+    for (int c = 0; c < kGroups; ++c) share_weights<kValueType>(shared, 0, warp, c, none, lane);
     consumers_sync();
     stage_item(s, shared.item[0], shared, 0, warp, lane);
     consumers_sync();
+    Tile ahead(shared.item[0], 0), now = ahead;
+    ValueBatch<kValueType> values = {};
     Columns<kGroups> columns = no_positions<kGroups>();
-    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane),
-        next_page = 0;
-    for (int turn = 0;;) {
-        // In shared memory, not in registers: they are short.
-        const AttentionItem &item = shared.item[turn % 4], &next = shared.item[(turn + 1) % 4];
-        const uint8_t *const value_place = places.v;
-        ValueBatch<kValueType> values;
-        load_values(values, value_place, 0, warp, lane);
-        if (position == item.begin) next_page = find_page(s, next, next.begin, lane);
+    const uint8_t *value_place = places.v;
+    bool has_now = false, is_apart = false;
+    for (int tile = 0;; ++tile) {
+        const bool item_ends = ahead.ends_item(), has_ahead = ahead.turn >= 0;
+        const AttentionItem &of_after = shared.item[(ahead.turn + item_ends) % 4];
+        const bool has_after = has_ahead && (!item_ends || of_after.exists());
+        Tile after = ahead;
+        BlockPlace block = {};
+        if (!has_after)
+            after.turn = -1;
+        else if (item_ends)
+            after = Tile(of_after, ahead.turn + 1);
+        else
+            after.move_on();
+        if (has_after) block = find_block(s, of_after, after.position, lane);
+        TilePlaces following = places;
         float score[kGroups][4] = {};
-#pragma unroll
-        for (int batch = 0; batch < kBatches<kKeyType>; ++batch) {
-            if (batch) load_keys(keys, places, batch, warp, lane);
-            multiply_keys(shared, keys, batch, score, lane);
+        multiply_tiles(shared, tile, now.n_positions(), value_place, values, columns, places, keys, score, warp, lane,
+                       [&] {
+                           if (!has_after) return;
+                           following = find_places(s, layer, of_after.kv_head, block);
+                           prefetch_blocks(following.k, s.kv_type_k, warp, lane);
+                           prefetch_blocks(following.v, s.kv_type_v, warp, lane);
+                       });
+        value_place = places.v;
+        places = following;
+        if (has_ahead) load_values(values, value_place, 0, warp, lane);
+        if (has_after) load_keys(keys, places, 0, warp, lane);
+        if (!ahead.is_seen()) hide_scores(shared, ahead.position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
+        if (has_now && now.turn == ahead.turn && now.segment == ahead.segment) {
+            weigh_more<kValueType>(shared, tile, score, columns, warp, lane);
+        } else {
+            const bool is_last = now.turn != ahead.turn;
+            const OfColumns<kGroups> references = weigh_first<kValueType>(shared, tile, score, columns, warp, lane);
+            if (has_now)
+                finish_segment(s, FinishedSegment<kGroups>{now.turn, now.segment, is_apart, is_last, references},
+                               shared, columns, warp, lane);
+            forget_values(columns);
         }
-        const int n_positions = item.end - position;
-        const bool item_ends = n_positions <= kTileTokens, more = !item_ends || next.exists();
-        const AttentionItem &following = item_ends ? next : item;
-        const int next_position = item_ends ? next.begin : position + kTileTokens;
-        if (more) {
-            places = find_places(s, layer, following, next_position, item_ends ? next_page : page, lane);
-            load_keys(keys, places, 0, warp, lane);
-            prefetch_blocks(places.v, s.kv_type_v, warp, lane);
-            page = find_page(s, following, next_position + kTileTokens, lane);
-        }
-        hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
-        share_largest(shared, score, warp, lane);
-        consumers_sync();
-        weigh_scores(shared, score, columns, warp, lane);
-        consumers_sync();
-        const int n_blocks = min((n_positions + kBlockTokens - 1) / kBlockTokens, kConsumerWarps);
-#pragma unroll
-        for (int batch = 0; batch < kBatches<kValueType>; ++batch) {
-            if (batch) load_values(values, value_place, batch, warp, lane);
-            if (n_positions < kTileTokens) clear_values(values, batch, n_positions, lane);
-            multiply_values(shared, values, batch, n_blocks, columns.values, lane);
-        }
-        if (item_ends || segment_of(next_position) != segment_of(position)) {
-            share_sums(shared, columns, warp, lane);
-            if (item_ends && more) stage_item(s, next, shared, turn + 1, warp, lane);
+        if (!has_ahead) return;
+        is_apart = shared.item[ahead.turn % 4].partial >= 0;
+        if (has_after && item_ends) {
+            stage_item(s, of_after, shared, after.turn, warp, lane);
             consumers_sync();
-            finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
-            columns = no_positions<kGroups>();
         }
-        if (!more) return;
-        turn += item_ends;
-        position = next_position;
+        now = ahead;
+        ahead = after;
+        has_now = true;
     }
 }
 
@@ -433,7 +613,7 @@ __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, cons
     const AttentionItem *const first = item_of_turn(s, 0);
     if (!first) return wait();
     const AttentionItem item = *first;
-    const TilePlaces places = find_places(s, layer, item, item.begin, find_page(s, item, item.begin, lane), lane);
+    const TilePlaces places = find_places(s, layer, item.kv_head, find_block(s, item, item.begin, lane));
     prefetch_blocks(places.k, s.kv_type_k, warp, lane);
     prefetch_blocks(places.v, s.kv_type_v, warp, lane);
     wait();

@@ -26,10 +26,12 @@ struct AttentionShared {
     // q8_0: [column tile][32 dims][lane]; f16: [high, low][16 dims][lane]
     uint4 query[kType == PJ_KV_F16 ? 2 * 16 : column_tiles(kGroups) * 8][32];
     float query_scale[8][kColumns];
-    float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
+    float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot; weights_of()
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
     AttentionItem item[4];       // of the CTA's turn, modulo 4: the one before, this one, the next two
     int last[kColumns];          // the column's own position; -1 beyond the sequence's rows
+    int place[4][kColumns];      // column_place() of the columns of an item, by its turn modulo 4
+    int rising[2];               // newest tile, of those with an even or odd number, in which a reference has to rise
     Softmax total[2][kColumns];  // before and after a segment, of items that walk all segments
 };
 static_assert(sizeof(AttentionShared<PJ_KV_Q8_0, 4>) <= kScratchBytes, "scratch");
@@ -70,10 +72,14 @@ __device__ __forceinline__ void mma_bytes(float (&dot)[4], const uint4 &a, uint3
 }
 
 // The four scales that lane `source` holds.
+__device__ __forceinline__ uint2 halves_from(uint2 scales, int source) {
+    return make_uint2(__shfl_sync(~0u, scales.x, source), __shfl_sync(~0u, scales.y, source));
+}
+
 __device__ __forceinline__ float4 scales_from(uint2 scales, int source) {
-    const uint32_t x = __shfl_sync(~0u, scales.x, source), y = __shfl_sync(~0u, scales.y, source);
-    const float2 a = __half22float2(*reinterpret_cast<const __half2 *>(&x));
-    const float2 b = __half22float2(*reinterpret_cast<const __half2 *>(&y));
+    const uint2 halves = halves_from(scales, source);
+    const float2 a = __half22float2(*reinterpret_cast<const __half2 *>(&halves.x));
+    const float2 b = __half22float2(*reinterpret_cast<const __half2 *>(&halves.y));
     return make_float4(a.x, a.y, b.x, b.y);
 }
 
@@ -94,36 +100,40 @@ __device__ __forceinline__ void take_second_half(uint4 (&words)[kLoads]) {
     for (int i = 0; i < kHalf; ++i) words[i] = words[i + kHalf];
 }
 
-// score[c] += q k of the warp's block, in units of log2 (stage_queries). The words are lost.
+// score[c] += q k of 32 dims b of the warp's block, in units of log2 (stage_queries).
+template <int kGroups>
+__device__ __forceinline__ void multiply_key_dims(const AttentionShared<PJ_KV_Q8_0, kGroups> &shared,
+                                                  const KeyBatch<PJ_KV_Q8_0> &k, const uint4 &word, int b,
+                                                  float (&score)[kGroups][4], int lane) {
+    const int g = lane >> 2, t = lane & 3;
+    const float4 scale = scales_from(k.scales, 4 * b + t);
+#pragma unroll
+    for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
+        const uint4 a = shared.query[tile * 8 + b][lane];
+        float first[4], second[4];  // positions 0..7 and 8..15
+        mma_bytes(first, a, word.x, word.y);
+        mma_bytes(second, a, word.z, word.w);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const int c = 2 * tile + h;
+            if (c >= kGroups) break;
+            const float q = shared.query_scale[b][8 * c + g];
+            score[c][0] = fmaf(first[2 * h], q * scale.x, score[c][0]);
+            score[c][1] = fmaf(first[2 * h + 1], q * scale.y, score[c][1]);
+            score[c][2] = fmaf(second[2 * h], q * scale.z, score[c][2]);
+            score[c][3] = fmaf(second[2 * h + 1], q * scale.w, score[c][3]);
+        }
+    }
+}
+
+// Of all dims. The words are lost.
 template <int kGroups>
 __device__ __forceinline__ void multiply_keys(const AttentionShared<PJ_KV_Q8_0, kGroups> &shared,
                                               KeyBatch<PJ_KV_Q8_0> &k, int, float (&score)[kGroups][4], int lane) {
-    const int g = lane >> 2, t = lane & 3;
 #pragma unroll 1
     for (int first = 0; first < kLoads; first += kHalf, take_second_half(k.words))
 #pragma unroll
-        for (int i = 0; i < kHalf; ++i) {
-            const int b = first + i;
-            const float4 scale = scales_from(k.scales, 4 * b + t);
-            const uint4 word = k.words[i];
-#pragma unroll
-            for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
-                const uint4 a = shared.query[tile * 8 + b][lane];
-                float first[4], second[4];  // positions 0..7 and 8..15
-                mma_bytes(first, a, word.x, word.y);
-                mma_bytes(second, a, word.z, word.w);
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int c = 2 * tile + h;
-                    if (c >= kGroups) break;
-                    const float q = shared.query_scale[b][8 * c + g];
-                    score[c][0] = fmaf(first[2 * h], q * scale.x, score[c][0]);
-                    score[c][1] = fmaf(first[2 * h + 1], q * scale.y, score[c][1]);
-                    score[c][2] = fmaf(second[2 * h], q * scale.z, score[c][2]);
-                    score[c][3] = fmaf(second[2 * h + 1], q * scale.w, score[c][3]);
-                }
-            }
-        }
+        for (int i = 0; i < kHalf; ++i) multiply_key_dims(shared, k, k.words[i], first + i, score, lane);
 }
 
 template <int kGroups>
@@ -174,25 +184,63 @@ __device__ __forceinline__ ValueOperands value_operands(const ValueBatch<PJ_KV_F
 template <int kType>
 constexpr int kWeightParts = kType == PJ_KV_Q8_0 ? 1 : 2;
 
+// A lane's weights of a block of 16 positions and a group of columns, by slot. For q8_0 values they are f16 and there
+// is room for two tiles of them, for f16 values they are floats of one tile.
+template <int kType>
+struct LaneWeights {
+    float4 of_slots;
+};
+template <>
+struct LaneWeights<PJ_KV_Q8_0> {
+    uint2 of_slots;
+};
+
+template <int kType>
+constexpr int kWeightTiles = sizeof(float4) / sizeof(LaneWeights<kType>);
+
+template <int kType, int kKeyType, int kGroups>
+__device__ __forceinline__ LaneWeights<kType> *weights_of(AttentionShared<kKeyType, kGroups> &shared, int tile,
+                                                          int block, int group) {
+    const int at = (tile % kWeightTiles<kType> * kConsumerWarps + block) * kGroups + group;
+    return reinterpret_cast<LaneWeights<kType> *>(shared.weight) + at * 32;
+}
+
+template <int kType, int kKeyType, int kGroups>
+__device__ __forceinline__ void share_weights(AttentionShared<kKeyType, kGroups> &shared, int tile, int block,
+                                              int group, const float (&weight)[4], int lane) {
+    LaneWeights<kType> &to = weights_of<kType>(shared, tile, block, group)[lane];
+    if constexpr (kWeightParts<kType> == 1)
+        to.of_slots = make_uint2(pack_halves(weight[0], weight[1]), pack_halves(weight[2], weight[3]));
+    else
+        to.of_slots = make_float4(weight[0], weight[1], weight[2], weight[3]);
+}
+
+__device__ __forceinline__ uint32_t multiply_halves(uint32_t a, uint32_t b) {
+    const __half2 product = __hmul2(*reinterpret_cast<const __half2 *>(&a), *reinterpret_cast<const __half2 *>(&b));
+    return *reinterpret_cast<const uint32_t *>(&product);
+}
+
 // A operands of one block's weights, times the scales of V: high and low parts.
 template <int kType>
-__device__ __forceinline__ void split_weights(float4 weight, float4 scale, uint32_t (&high)[2], uint32_t (&low)[2]) {
+__device__ __forceinline__ void split_weights(const LaneWeights<kType> &weights, uint2 scale, uint32_t (&high)[2],
+                                              uint32_t (&low)[2]) {
+    const auto w = weights.of_slots;
     if constexpr (kWeightParts<kType> == 1) {
-        high[0] = pack_halves(weight.x * scale.x, weight.y * scale.y);
-        high[1] = pack_halves(weight.z * scale.z, weight.w * scale.w);
+        high[0] = multiply_halves(w.x, scale.x);
+        high[1] = multiply_halves(w.y, scale.y);
     } else {
-        split_halves(weight.x, weight.y, high[0], low[0]);
-        split_halves(weight.z, weight.w, high[1], low[1]);
+        split_halves(w.x, w.y, high[0], low[0]);
+        split_halves(w.z, w.w, high[1], low[1]);
     }
 }
 
 // values += weights V of one block, for the warp's 32 dims; i: of the batch.
 template <int kType, int kKeyType, int kGroups>
-__device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, kGroups> &shared,
+__device__ __forceinline__ void multiply_block(AttentionShared<kKeyType, kGroups> &shared, int tile_number,
                                                const ValueBatch<kType> &v, int i, int block,
                                                float (&values)[kGroups][4][2], int lane) {
-    float4 scale = {};
-    if (kType == PJ_KV_Q8_0) scale = scales_from(v.scales, 4 * block + (lane & 3));
+    uint2 scale = {};
+    if constexpr (kType == PJ_KV_Q8_0) scale = halves_from(v.scales, 4 * block + (lane & 3));
     const ValueOperands operands = value_operands(v, i);
 #pragma unroll
     for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
@@ -200,7 +248,8 @@ __device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, k
 #pragma unroll
         for (int h = 0; h < 2; ++h)
             if (2 * tile + h < kGroups)
-                split_weights<kType>(shared.weight[block][2 * tile + h][lane], scale, high[h], low[h]);
+                split_weights<kType>(weights_of<kType>(shared, tile_number, block, 2 * tile + h)[lane], scale, high[h],
+                                     low[h]);
         const uint32_t a[4] = {high[0][0], high[1][0], high[0][1], high[1][1]};
         const uint32_t a_low[4] = {low[0][0], low[1][0], low[0][1], low[1][1]};
 #pragma unroll
@@ -215,18 +264,31 @@ __device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, k
     }
 }
 
-// The blocks of a batch in order; n_blocks: of the tile. The words are lost.
+// The blocks of a batch in order. The words are lost.
 template <int kType, int kKeyType, int kGroups>
-__device__ __forceinline__ void multiply_values(const AttentionShared<kKeyType, kGroups> &shared, ValueBatch<kType> &v,
-                                                int batch, int n_blocks, float (&values)[kGroups][4][2], int lane) {
+__device__ __forceinline__ void multiply_values(AttentionShared<kKeyType, kGroups> &shared, int tile,
+                                                ValueBatch<kType> &v, int batch, float (&values)[kGroups][4][2],
+                                                int lane) {
     constexpr int kBlocks = kBatchBlocks<kType> / 2;  // of half the words
 #pragma unroll 1
     for (int first = 0; first < kBatchBlocks<kType>; first += kBlocks, take_second_half(v.words))
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-            const int block = batch * kBatchBlocks<kType> + first + i;
-            if (block < n_blocks) multiply_block(shared, v, i, block, values, lane);
-        }
+        for (int i = 0; i < kBlocks; ++i)
+            multiply_block(shared, tile, v, i, batch * kBatchBlocks<kType> + first + i, values, lane);
+}
+
+// Keys of one tile and values of the one before, which do not wait for each other. `between` is called after half of
+// them. The words are lost.
+template <int kGroups, class Between>
+__device__ __forceinline__ void multiply_both(AttentionShared<PJ_KV_Q8_0, kGroups> &shared, KeyBatch<PJ_KV_Q8_0> &k,
+                                              float (&score)[kGroups][4], int tile, ValueBatch<PJ_KV_Q8_0> &v,
+                                              float (&values)[kGroups][4][2], int lane, const Between &between) {
+#pragma unroll
+    for (int b = 0; b < kLoads; ++b) {
+        multiply_key_dims(shared, k, k.words[b], b, score, lane);
+        multiply_block(shared, tile, v, b, b, values, lane);
+        if (b == kHalf - 1) between();
+    }
 }
 
 }  // namespace pj::cuda

@@ -1,6 +1,6 @@
 // Partial results of attention: a running softmax over the positions of some segments.
 //
-// Scores are in units of log2, and weights 2^10 times their size: an f16 half of a weight keeps more of a
+// Scores are in units of log2, and weights 2^8 times their size: an f16 half of a weight keeps more of a
 // small one. The factor is in the values and in the sum, so it cancels.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace pj::cuda {
 
 constexpr float kNoScore = -1e30f;
-constexpr float kWeightBits = 10;
+constexpr float kWeightBits = 8;
 constexpr int kPartialFloats = kPartialHeader + kHeadDim;
 
 __device__ __forceinline__ float exp2_of(float x) {

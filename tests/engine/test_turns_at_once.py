@@ -1,0 +1,109 @@
+"""Agents that ask again at the same moment: their states stay on the device, and tokens do not wait for copies."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from pyjet.engine.core import EngineCore
+from pyjet.engine.loop import EngineLoop, Stop, Submit
+from pyjet.engine.request import Event, FinishedEvent, TokenEvent
+from tests.engine.core_run import Run, expected, request
+from tests.engine.fake_native import LIMITS, FakeNative
+
+
+class NotingNative(FakeNative):
+    """Writes down copies of states; `said` are tokens, written by others between them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.log: list[str] = []
+
+    def step(self, batch: Any, meanwhile: Any = None) -> Any:
+        result = super().step(batch, meanwhile)
+        self.log.append("step")
+        return result
+
+    def state_copy(self, from_slot: int, to_slot: int) -> None:
+        self.log.append("copy")
+        super().state_copy(from_slot, to_slot)
+
+    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
+        self.log.append("read")
+        return super().state_read(slot, out)
+
+    def state_write(self, slot: int, data: np.ndarray) -> None:
+        self.log.append("write")
+        super().state_write(slot, data)
+
+
+def noting_run(**limits: Any) -> tuple[Run, NotingNative]:
+    run = Run(**limits)
+    run.native = native = NotingNative(run.limits)
+    run.core = EngineCore(run.limits, native)
+    return run, native
+
+
+def test_no_state_comes_back_from_the_host_when_all_agents_ask_again() -> None:
+    run, native = noting_run(n_slots=3, n_extra_states=1, n_ctx_total=400)
+    prompts = [tuple(range(i, i + 9)) for i in range(3)]
+    for turn in range(3):
+        asked = [request(f"{turn}-{i}", prompt, max_tokens=4) for i, prompt in enumerate(prompts)]
+        native.log.clear()
+        run.submit(*asked)
+        run.step()
+        assert "write" not in native.log and "read" not in native.log
+        run.drain()
+        while run.core.prepare():
+            pass
+        for i, each in enumerate(asked):
+            assert run.tokens(each.id) == expected(each, run.limits)[0]
+            last = run.last(each.id)
+            assert isinstance(last, FinishedEvent) and (turn == 0 or last.timings.prompt_n == 3)
+            prompts[i] = (*prompts[i], *run.tokens(each.id), 40 + i, turn)
+    run.check_all_ended()
+
+
+def test_a_state_that_several_start_from_stays_on_the_device() -> None:
+    run, native = noting_run(n_slots=3, n_extra_states=1, n_ctx_total=400, n_ctx_slot=80, checkpoint_gap=4)
+    system = tuple(range(20))
+
+    def ask(name: str, first: int) -> None:
+        run.submit(request(name, (*system, 41, first, 42, 43), boundaries=(20, 22), max_tokens=2))
+
+    ask("a", 1)
+    run.drain()
+    while run.core.prepare():
+        pass
+    for i in range(3):
+        ask(f"b{i}", 2 + i)
+    native.log.clear()
+    run.step()
+    assert "write" not in native.log and native.log.count("copy") == 3
+    run.drain()
+    for i in range(3):
+        last = run.last(f"b{i}")
+        assert isinstance(last, FinishedEvent) and last.timings.cache_n == 20
+    run.check_all_ended()
+
+
+def test_the_first_token_is_told_before_the_state_behind_the_prompt_is_kept() -> None:
+    native = NotingNative(LIMITS)
+    ended = threading.Event()
+
+    def sink(events: list[Event]) -> None:
+        native.log.extend("token" for event in events if isinstance(event, TokenEvent))
+        if any(isinstance(event, FinishedEvent) for event in events):
+            ended.set()
+
+    loop = EngineLoop(EngineCore(LIMITS, native), native, sink, lambda _number, _answer: None)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    loop.post(Submit(request(prompt=(1, 2, 3, 4, 5), max_tokens=3)))
+    assert ended.wait(10)
+    loop.post(Stop())
+    thread.join(10)
+    at = native.log.index("copy") if "copy" in native.log else native.log.index("read")
+    assert native.log[:at] == ["step", "token"]
