@@ -14,6 +14,7 @@ N_RECENT = 5  # measurements whose median counts: a swap or another process may 
 SMALL_ROWS = 256  # steps of more rows take about as much longer as they have more of them
 MAX_GAP = 2  # between sizes further apart than this factor the price is taken from a line, or none would be tried
 FRESH_STEPS = 100  # a measurement older than so many steps is scaled by what has changed since
+NEAR_STEPS = 8  # two sizes measured within so many steps had about the same contexts
 
 
 def index_of(n_rows: int) -> int:
@@ -22,16 +23,21 @@ def index_of(n_rows: int) -> int:
 
 
 class SizeCost:
-    """The newest measurements of one size. ``calibrated``: seconds when nothing was in the context; 0: unknown."""
+    """The newest measurements of one size. ``calibrated``: seconds when nothing was in the context; 0: unknown.
+
+    ``steepness``: how much more it grew since then than the nearest size did, as far as that is known.
+    """
 
     def __init__(self) -> None:
         self.calibrated = 0.0
-        self.level = 0.0
+        self.steepness = 1.0
+        self.level = self.newest = 0.0
         self.at_step = 0
         self._recent: deque[float] = deque(maxlen=N_RECENT)
 
     def add(self, seconds: float, at_step: int) -> None:
         self._recent.append(seconds)
+        self.newest = seconds
         self.level = median(self._recent)
         self.at_step = at_step
 
@@ -60,7 +66,11 @@ class StepCosts:
             self._costs[index] = SizeCost()
             self._known = sorted(self._costs)
         self._n_steps += 1
-        self._costs[index].add(max(seconds, 1e-9), self._n_steps)
+        cost = self._costs[index]
+        cost.add(max(seconds, 1e-9), self._n_steps)
+        if cost.calibrated:
+            growth = self._growth(index, NEAR_STEPS)
+            cost.steepness = seconds / cost.calibrated / growth if growth else 1.0
 
     def seconds(self, n_rows: int) -> float:
         """Price of a step, rather too high than too low; 0 when nothing has been measured.
@@ -110,16 +120,23 @@ class StepCosts:
     def _price(self, index: int) -> float:
         """A size not measured lately has become as much slower since its calibration as the nearest one that was.
 
+        Or as much more slower as it was when both were measured last: attention is a larger part of some sizes.
+
         So a size that once was too slow is tried again when a prompt starts from the beginning or the device is free.
         """
         cost = self._costs[index]
-        if self._is_fresh(cost) or not cost.calibrated:
+        if self._is_fresh(index, self._fresh_steps) or not cost.calibrated:
             return cost.level
-        near = [i for i in self._known if self._costs[i].calibrated and self._is_fresh(self._costs[i])]
-        if not near:
-            return cost.level
-        nearest = self._costs[min(near, key=lambda i: abs(i - index))]
-        return cost.calibrated * nearest.level / nearest.calibrated
+        growth = self._growth(index, self._fresh_steps)
+        return cost.calibrated * cost.steepness * growth if growth else cost.level
 
-    def _is_fresh(self, cost: SizeCost) -> bool:
-        return cost.at_step > self._n_steps - self._fresh_steps
+    def _growth(self, index: int, n_steps: int) -> float:
+        """Newest price over calibration of the nearest other size of the last ``n_steps``; 0: none was measured."""
+        near = [i for i in self._known if i != index and self._costs[i].calibrated and self._is_fresh(i, n_steps)]
+        if not near:
+            return 0.0
+        nearest = self._costs[min(near, key=lambda i: abs(i - index))]
+        return nearest.newest / nearest.calibrated
+
+    def _is_fresh(self, index: int, n_steps: int) -> bool:
+        return self._costs[index].at_step > self._n_steps - n_steps

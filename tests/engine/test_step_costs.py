@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest import approx
 
-from pyjet.engine.step_costs import FRESH_STEPS, StepCosts
+from pyjet.engine.step_costs import FRESH_STEPS, NEAR_STEPS, StepCosts
 
 
 def test_nothing_measured_has_no_price() -> None:
@@ -59,3 +59,16 @@ def test_old_prices_change_as_their_neighbours_did() -> None:
     assert costs.seconds(64) == approx(0.020 * 1.5), "no longer what it cost once, nor what it cost at first"
     assert costs.seconds(1) == approx(0.006 * 1.5)
     assert costs.decode_seconds(1) == 0.006
+
+
+def test_old_prices_remember_how_much_steeper_a_size_was() -> None:
+    """Follow-ups at 23,000 tokens: 192 rows grow more with the context than the decoding rows before them."""
+    costs = StepCosts([(12, 0.008), (64, 0.019), (192, 0.051)])
+    for _ in range(NEAR_STEPS):
+        costs.observe(12, 0.010)
+    for _ in range(3):
+        costs.observe(192, 0.074)
+    for _ in range(FRESH_STEPS):
+        costs.observe(12, 0.010)
+    assert costs.seconds(192) == approx(0.074, rel=0.01)
+    assert costs.seconds(64) == approx(0.019 * 1.25), "never measured beside others: as its neighbours"
