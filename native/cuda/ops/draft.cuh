@@ -50,7 +50,7 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
     for_each_warp(d.n * d.n_chunks, [&](int item, int lane) {
         const RowGroup at(item, d.n_chunks);  // a chunk of a row
         const int first = at.group * kDraftChunkIds, last = min(first + kDraftChunkIds, n_ids);
-        unsigned long long best = 0;
+        Wide best = 0;
         SoftmaxPart part;
         float value[kDraftChunkIds / 32];
         const auto index = [&](int j) { return first + 32 * j + lane; };
@@ -65,7 +65,7 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
             if (index(j) >= last) continue;
             d.logits[int64_t{at.row} * n_ids + index(j)] = value[j];
             part.add({value[j], 1.0f});
-            const unsigned long long key = argmax_key(value[j], d.ids.id_of(index(j)));
+            const Wide key = candidate_key(logit_key(value[j]), d.ids.id_of(index(j)));
             best = key > best ? key : best;
         }
         part = of_warp(part);

@@ -1,5 +1,5 @@
-// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache once, and
-// again for top_p of the whole vocabulary.
+// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, which has the maxima that op_logits leaves. All
+// of its logits come from the L2 cache for top_p of the whole vocabulary, and where the maxima are of no use.
 //
 // Shared memory: SampleScratch in the scratch of the ops.
 #pragma once
@@ -11,8 +11,11 @@ namespace pj::cuda {
 
 static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
 static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
+static_assert(kSampleGroups % (4 * kTeamThreads) == 0, "keys are read by fours");
 
 struct ConsumerTeam {
+    static constexpr int kVectors = kSampleGroups / 4 / kTeamThreads;  // of four keys, a thread
+
     template <class Body>
     __device__ __forceinline__ void for_each(int n, const Body &body) const {
 #pragma unroll 1
@@ -37,7 +40,51 @@ struct ConsumerTeam {
         for (; i < n; i += kTeamThreads) body(i, i % kSampleGroups, __ldcg(logits + i));
     }
 
+    // Loads of eight items on their way together.
+    template <class At, class Body>
+    __device__ __forceinline__ void picked(int n, const At &at, const float *logits, const Body &body) const {
+        constexpr int kTogether = 8;
+#pragma unroll 1
+        for (int first = threadIdx.x; first < n; first += kTogether * kTeamThreads) {
+            int index[kTogether];
+            float v[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int item = first + j * kTeamThreads;
+                index[j] = item < n ? at(item) : -1;
+            }
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) v[j] = index[j] < 0 ? 0.0f : __ldcg(logits + index[j]);
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j)
+                if (index[j] >= 0) body(index[j], v[j]);
+        }
+    }
+
     __device__ __forceinline__ float value(const float *logits, int i) const { return __ldcg(logits + i); }
+
+    template <class Body>
+    __device__ __forceinline__ void keys(const uint32_t *groups, const Body &body) const {
+        const uint4 *const of_thread = reinterpret_cast<const uint4 *>(groups) + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+            const uint4 four = of_thread[i * kTeamThreads];
+            body(four.x);
+            body(four.y);
+            body(four.z);
+            body(four.w);
+        }
+    }
+
+    __device__ __forceinline__ void copy(uint32_t *groups, const uint32_t *from) const {
+        uint4 v[kVectors];
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+            v[i] = __ldcg(reinterpret_cast<const uint4 *>(from) + threadIdx.x + i * kTeamThreads);
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) reinterpret_cast<uint4 *>(groups)[threadIdx.x + i * kTeamThreads] = v[i];
+    }
+
     __device__ __forceinline__ void raise(uint32_t &own, uint32_t key) const {
         if (key > own) own = key;
     }
@@ -66,6 +113,11 @@ struct ConsumerTeam {
     __device__ __forceinline__ void sync() const { consumers_sync(); }
 };
 
+__device__ __forceinline__ RowMaxima maxima_of(const StepArgs &s, int logits_row) {
+    const uint32_t *const keys = s.buf.maxima;
+    return {keys ? keys + logits_row * kSampleGroups : nullptr, __ldcg(s.buf.best + logits_row)};
+}
+
 template <class Wait>
 __device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
     wait();
@@ -74,7 +126,8 @@ __device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
     for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x) {
         const SampleRow row = s.samples[i];
         float *logits = s.buf.logits + int64_t{row.logits_row} * s.shape.n_vocab;
-        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row);
+        const RowMaxima maxima = maxima_of(s, row.logits_row);
+        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row, AllIds(), maxima);
         if (threadIdx.x == 0) s.sampled[i] = token;
     }
 }
