@@ -182,12 +182,14 @@ __device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wa
         uint32_t largest = 0;  // of the run so far
 #pragma unroll 1
         for (int first = at.group * kLogitsChunk; first < (at.group + 1) * kLogitsChunk; first += 32 * kTogether) {
+            int column[kTogether];
             float value[kTogether];
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) {
                 const int id = first + 32 * j + lane;
-                value[j] = id < n_vocab ? product_value(s, op.input[0], at.row, id) : 0.0f;
+                column[j] = id < n_vocab ? id : -1;
             }
+            product_values(s, op.input[0], at.row, column, value);
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) {
                 const int id = first + 32 * j + lane, end = first + 32 * (j + 1);

@@ -22,39 +22,42 @@ struct ConsumerTeam {
         for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
     }
 
-    // The loads of 16 elements on their way together. Other CTAs have written them in this launch.
+    // The loads of 16 elements on their way together: none sinks below the barrier, to where its value is used. Other
+    // CTAs have written them in this launch.
     template <class Body>
     __device__ __forceinline__ void values(const float *logits, int n, const Body &body) const {
         constexpr int kTogether = 16;
-        int i = threadIdx.x;
 #pragma unroll 1
-        for (; i + (kTogether - 1) * kTeamThreads < n; i += kTogether * kTeamThreads) {
+        for (int first = 0; first < n; first += kTogether * kTeamThreads) {
+            const int begin = first + threadIdx.x;
             float v[kTogether];
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) v[j] = __ldcg(logits + i + j * kTeamThreads);
-#pragma unroll
             for (int j = 0; j < kTogether; ++j)
-                body(i + j * kTeamThreads, (i + j * kTeamThreads) % kSampleGroups, v[j]);
+                v[j] = begin + j * kTeamThreads < n ? __ldcg(logits + begin + j * kTeamThreads) : 0.0f;
+            __syncwarp();
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int i = begin + j * kTeamThreads;
+                if (i < n) body(i, i % kSampleGroups, v[j]);
+            }
         }
-#pragma unroll 1
-        for (; i < n; i += kTeamThreads) body(i, i % kSampleGroups, __ldcg(logits + i));
     }
 
-    // Loads of eight items on their way together.
+    // Likewise those of eight items.
     template <class At, class Body>
     __device__ __forceinline__ void picked(int n, const At &at, const float *logits, const Body &body) const {
         constexpr int kTogether = 8;
 #pragma unroll 1
-        for (int first = threadIdx.x; first < n; first += kTogether * kTeamThreads) {
+        for (int first = 0; first < n; first += kTogether * kTeamThreads) {
             int index[kTogether];
             float v[kTogether];
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) {
-                const int item = first + j * kTeamThreads;
+                const int item = first + threadIdx.x + j * kTeamThreads;
                 index[j] = item < n ? at(item) : -1;
+                v[j] = index[j] < 0 ? 0.0f : __ldcg(logits + index[j]);
             }
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) v[j] = index[j] < 0 ? 0.0f : __ldcg(logits + index[j]);
+            __syncwarp();
 #pragma unroll
             for (int j = 0; j < kTogether; ++j)
                 if (index[j] >= 0) body(index[j], v[j]);
