@@ -42,9 +42,9 @@ constexpr int kTeamThreads = 256;
 constexpr int kMostFound = 2048;  // a power of two
 constexpr int kFewGroups = 512;
 constexpr int kMostRenewed = 256;  // changed logits whose runs are read again; with more, all logits are
-static_assert(kFewGroups <= kSampleGroups / 2, "there are more runs than that");
-constexpr int kKeyRounds = 16;  // of two bits
+constexpr int kKeyRounds = 16;     // of two bits
 static_assert(kSampleGroups % kTeamThreads == 0, "a group belongs to one thread");
+static_assert(kFewGroups <= kSampleGroups / 2, "there are more runs than that");
 static_assert(PJ_MAX_CANDIDATES < kSampleGroups && PJ_MAX_CANDIDATES < kMostFound, "k-th largest of the groups");
 
 // Shared by the team.
