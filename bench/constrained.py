@@ -2,8 +2,9 @@
 
     python -m bench.constrained [--model FILE] [--device cuda] [--agents 4] [--tokens 200] [--json FILE]
 
-"masks" is the part of "host", the time between two steps, in which masks are made; "overhead" is what a step and the
-time behind it take longer than without a grammar.
+"step" is the time of a call, in which masks are made while a GPU computes (on the CPU: before it does) and events are
+collected, "host" what the engine's thread does between two calls. "masks" is the time in which masks are made, wherever
+that is; "overhead" is what a step and the host's part take longer than without a grammar.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyjet.assets import default_model_path
 from pyjet.engine.build import build_constraints, build_native
 from pyjet.engine.constraint import Constraints
 from pyjet.engine.core import EngineCore
-from pyjet.engine.request import GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.request import Event, GenerationRequest, SamplingParams, TokenEvent
 from pyjet.engine.settings import EngineSettings
 from pyjet.grammar.description import Grammar
 from pyjet.grammar.json_schema import json_rule
@@ -81,15 +82,16 @@ def run(core: EngineCore, stepper: Any, n_agents: int, n_tokens: int, grammar: G
         request = GenerationRequest(f"{grammar is None}-{i}", prompt, sampling, n_tokens, grammar=grammar)
         assert core.constraints is not None
         core.submit(request, None if grammar is None else core.constraints.constraint(grammar))
-    steps, host, n = Clock(), [], 0
+    steps, host = Clock(), []
+    events: list[Event] = []
     while core.has_work:
         begin = time.perf_counter()
         _, batch = core.begin()
         if batch is None:
             continue
-        core.take(steps.measure(stepper.step, batch))
-        n += sum(isinstance(event, TokenEvent) for event in core.settle())
+        core.take(steps.measure(stepper.step, batch, lambda: events.extend(core.settle())))
         host.append(time.perf_counter() - begin - steps.seconds[-1])
+    n = sum(isinstance(event, TokenEvent) for event in [*events, *core.settle()])
     return {"tokens": n, "step_ms": median_ms(steps.seconds[3:]), "host_ms": median_ms(host[3:])}
 
 

@@ -22,12 +22,15 @@
 #include "cuda/memory.h"
 #endif
 
+enum class Masks { kThere, kAwaited, kFailed };  // of a step
+
 struct pj_engine {
     pj::EngineLimits limits;
     std::unique_ptr<pj::Engine> backend;
     // Of the step that was started and not waited for.
     const pj_step_in *in = nullptr;
     pj_step_out *out = nullptr;
+    Masks masks = Masks::kThere;
 };
 
 namespace {
@@ -72,6 +75,12 @@ void start_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     not_null(out, "out");
     pj::check_step(engine->limits, b, *in, *out);
     b.start(*in, *out);
+}
+
+// What waits for masks goes on.
+void give_masks(pj_engine *engine, bool is_ok) {
+    engine->masks = is_ok ? Masks::kThere : Masks::kFailed;
+    engine->backend->masks_ready(*engine->in, *engine->out, is_ok);
 }
 
 int checked_slot(const pj_engine *engine, int32_t slot) {
@@ -162,7 +171,10 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
     });
 }
 
-void pj_engine_destroy(pj_engine *engine) { delete engine; }
+void pj_engine_destroy(pj_engine *engine) {
+    if (engine && engine->in && engine->masks == Masks::kAwaited) guarded([&] { give_masks(engine, false); });
+    delete engine;
+}
 
 int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory_plan *plan) {
     return guarded([&] {
@@ -175,6 +187,7 @@ int32_t pj_engine_plan(const pj_model *model, const pj_config *config, pj_memory
 
 int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     return guarded([&] {
+        if (in && in->masks_late) fail(PJ_ERR_ARGUMENT, "pj_step_in.masks_late is for pj_step_start, not for pj_step");
         start_step(engine, in, out);
         engine->backend->finish(*in, *out);
     });
@@ -185,15 +198,25 @@ int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out)
         start_step(engine, in, out);
         engine->in = in;
         engine->out = out;
+        engine->masks = in->masks_late ? Masks::kAwaited : Masks::kThere;
+    });
+}
+
+int32_t pj_masks_ready(pj_engine *engine, int32_t is_ok) {
+    return guarded([&] {
+        not_null(engine, "engine");
+        if (!engine->in || engine->masks != Masks::kAwaited) fail(PJ_ERR_ARGUMENT, "no step waits for masks");
+        give_masks(engine, is_ok != 0);
     });
 }
 
 int32_t pj_step_wait(pj_engine *engine) {
     return guarded([&] {
         not_null(engine, "engine");
-        const pj_step_in *const in = std::exchange(engine->in, nullptr);
-        if (!in) fail(PJ_ERR_ARGUMENT, "no step has been started");
-        engine->backend->finish(*in, *engine->out);
+        if (!engine->in) fail(PJ_ERR_ARGUMENT, "no step has been started");
+        if (engine->masks == Masks::kAwaited) give_masks(engine, false);
+        engine->backend->finish(*std::exchange(engine->in, nullptr), *engine->out);
+        if (engine->masks == Masks::kFailed) fail(PJ_ERR_CANCELLED, "the masks of the step could not be made");
     });
 }
 

@@ -17,7 +17,10 @@ class Engine {
 
     // The first part of a step, up to what a device does alone.
     virtual void start(const pj_step_in &in, pj_step_out &out) = 0;
-    // The rest of it; the arguments are those of start().
+    // Behind start() of a step with in.masks_late: the masks are complete. Not ok: there are none, but nothing shall
+    // wait for them any longer; the step's result is thrown away.
+    virtual void masks_ready(const pj_step_in &in, pj_step_out &out, bool is_ok) = 0;
+    // The rest of it; the arguments are those of start(). Late masks are ready.
     virtual void finish(const pj_step_in &in, pj_step_out &out) = 0;
 
     // Slots and pages are in range, buffers have the right size.

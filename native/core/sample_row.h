@@ -3,7 +3,9 @@
 // Every thread of a team runs sample_row. A team has
 //
 //     for_each(n, body)          body(i) for its share of 0 .. n - 1
-//     values(logits, n, body)    body(i, i % kSampleGroups, logits[i]) likewise; thread i % kTeamThreads has element i
+//     values(logits, mask, n, body)
+//                                body(i, i % kSampleGroups, logits[i] as the mask leaves it) likewise; thread
+//                                i % kTeamThreads has element i
 //     picked(n, at, logits, body)
 //                                body(at(item), logits[at(item)]) for its share of the items 0 .. n - 1 with at >= 0
 //     value(logits, i)           logits[i], also where an earlier op of the same launch had other logits
@@ -77,6 +79,14 @@ struct SampleGroups {
 
 namespace sample {
 
+// The word of a mask that has token i; without a mask every token may be chosen.
+PJ_TEAM_FUNCTION uint32_t mask_word(const uint32_t *mask, int i) { return mask ? mask[i >> 5] : ~0u; }
+
+// A logit as its word of the mask leaves it: applied where it is read, so nothing has to be put back.
+PJ_TEAM_FUNCTION float masked(uint32_t word, int i, float logit) {
+    return word >> (i & 31) & 1 ? logit : logit_of_key(kLowestKey);
+}
+
 template <class Team>
 PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
     team.for_each(kSampleGroups, [&](int i) { s.groups[i] = 0; });
@@ -134,21 +144,12 @@ PJ_TEAM_FUNCTION void ban_missing(const Team &team, float *logits, int n_vocab, 
     team.sync();
 }
 
-// A logit as the row's mask leaves it: applied where it is read, so nothing has to be put back.
-template <class Ids>
-PJ_TEAM_FUNCTION float masked(const SampleRow &row, const Ids &ids, int i, float logit) {
-    if (!row.mask) return logit;
-    const int token = ids.id_of(i);
-    return row.mask[token >> 5] >> (token & 31) & 1 ? logit : logit_of_key(kLowestKey);
-}
-
 // The maxima of interleaved groups.
-template <class Team, class Ids>
+template <class Team>
 PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits,
-                                  const SampleRow &row, const Ids &ids) {
-    team.values(logits, n_logits, [&](int i, int group, float logit) {
-        team.raise(s.groups[group], logit_key(masked(row, ids, i, logit)));
-    });
+                                  const SampleRow &row) {
+    team.values(logits, row.mask, n_logits,
+                [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
     team.sync();
 }
 
@@ -233,9 +234,7 @@ PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32
 template <class Team, class Ids>
 PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits,
                               const SampleGroups &groups, uint32_t bound, const SampleRow &row, const Ids &ids) {
-    const auto take_at = [&](int i, float logit) {
-        take(team, s, ids.id_of(i), logit_key(masked(row, ids, i, logit)), bound);
-    };
+    const auto take_at = [&](int i, float logit) { take(team, s, ids.id_of(i), logit_key(logit), bound); };
     team.for_each(kSampleGroups, [&](int group) {
         if (s.groups[group] < bound) return;
         const uint32_t at = team.next(s.n_few);
@@ -248,20 +247,20 @@ PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *l
         return i < n_logits ? i : -1;
     };
     if (n_few <= kFewGroups)
-        team.picked(n_few * groups.n_each, index, logits, take_at);
+        team.picked(n_few * groups.n_each, index, logits,
+                    [&](int i, float logit) { take_at(i, masked(mask_word(row.mask, i), i, logit)); });
     else
-        team.values(logits, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
+        team.values(logits, row.mask, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
     team.sync();
 }
 
 // The weight of all that there are.
-template <class Team, class Ids>
+template <class Team>
 PJ_TEAM_FUNCTION void weigh_all(const Team &team, SampleScratch &s, const float *logits, int n_logits,
-                                const SampleRow &row, const Ids &ids) {
+                                const SampleRow &row) {
     const float best = logit_of_key(s.best);
     Wide total = 0;
-    team.values(logits, n_logits,
-                [&](int i, int, float logit) { total += weight_of(masked(row, ids, i, logit) - best); });
+    team.values(logits, row.mask, n_logits, [&](int, int, float logit) { total += weight_of(logit - best); });
     team.sum(s.total, total);
     team.sync();
 }
@@ -368,7 +367,7 @@ PJ_TEAM_FUNCTION void find(const Team &team, SampleScratch &s, const float *logi
         if (run)
             take_maxima(team, s, logits, n_logits, run, row, maxima.keys);
         else
-            find_maxima(team, s, logits, n_logits, row, ids);
+            find_maxima(team, s, logits, n_logits, row);
         find_best(team, s);
         if (!is_possible(s.best)) return;
         const uint32_t bound = kth_maximum(team, s, row.n_keep);
@@ -386,7 +385,7 @@ PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *log
     const bool top_k_cuts = row.n_possible < n_logits && row.n_possible < n_vocab;
     find(team, s, logits, n_logits, row, ids, maxima);
     if (!is_possible(s.best) || s.n_found > kMostFound) return -1;
-    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row, ids);
+    if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row);
     sort(team, s);
     const int n = cut(team, s, row, top_k_cuts);
     return n < 0 ? -1 : draw(team, s, row, n);
@@ -400,9 +399,9 @@ PJ_HOST_DEVICE bool is_argmax(const SampleRow &row) {
 }  // namespace sample
 
 // Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). logits: those of ids, all of
-// the vocabulary by default; only of these, maxima may be known. They are changed meanwhile and are afterwards what
-// they were, except that those of ids from n_vocab on are -inf. Counts and biases of tokens without a logit are passed
-// over.
+// the vocabulary by default; only these may have a mask and maxima that are known. They are changed meanwhile and are
+// afterwards what they were, except that those of ids from n_vocab on are -inf. Counts and biases of tokens without a
+// logit are passed over.
 template <class Team, class Ids = AllIds>
 PJ_TEAM_FUNCTION int sample_row(const Team &team, SampleScratch &scratch, float *logits, int n_vocab,
                                 const SampleRow &row, const Ids &ids = {}, const RowMaxima &maxima = {}) {

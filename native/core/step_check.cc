@@ -185,6 +185,7 @@ void check_step(const EngineLimits &limits, const Engine &engine, const pj_step_
         fail(PJ_ERR_ARGUMENT, "%d rows want hidden rows, pj_step_out holds %d", n_hidden,
              out.hidden ? out.hidden_rows : 0);
     if (n_argmax && !out.argmax) fail(PJ_ERR_ARGUMENT, "%d rows want argmax, pj_step_out.argmax is NULL", n_argmax);
+    in_range("pj_step_in.masks_late", in.masks_late, 0, 1);
     check_samples(in, out, n_sampled, limits.config.max_seqs * (limits.config.max_spec + 1), shape.n_vocab);
     check_next(limits, in, out);
     for (int i = 0; i < in.n_page_entries; ++i) in_range("page_table", in.page_table[i], 0, limits.config.n_pages - 1);

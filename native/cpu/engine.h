@@ -34,6 +34,7 @@ class CpuEngine final : public Engine {
     CpuEngine(const Model &model, const pj_config &config);
 
     void start(const pj_step_in &, pj_step_out &) override {}
+    void masks_ready(const pj_step_in &, pj_step_out &, bool) override {}
     void finish(const pj_step_in &in, pj_step_out &out) override;
 
     void state_commit(int slot, int n) override { states_.commit(kernels_, slot, n); }

@@ -20,10 +20,11 @@ struct Alone {
     }
 
     template <class Body>
-    void values(const float *logits, int n, const Body &body) const {
+    void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
         for (int begin = 0; begin < n; begin += kSampleGroups) {
             const int n_here = std::min(kSampleGroups, n - begin);
-            for (int i = 0; i < n_here; ++i) body(begin + i, i, logits[begin + i]);
+            for (int i = 0; i < n_here; ++i)
+                body(begin + i, i, sample::masked(sample::mask_word(mask, begin + i), i, logits[begin + i]));
         }
     }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "core/quants.h"
@@ -34,6 +35,15 @@ WantedRows wanted_rows(const pj_step_in &in) {
 }
 
 bool has_mask(const pj_step_in &in, int sample) { return in.n_mask_words && in.samples[sample].mask_begin >= 0; }
+
+// A launch comes back behind the step only, for debugging: the kernel must not wait for what the host does next.
+bool launches_block() {
+    static const char *const setting = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return setting && *setting && *setting != '0';
+}
+
+// Whether the masks of a launch come while it computes. Those of further launches of the step are there.
+bool has_late_masks(const pj_step_in &in, int first) { return in.masks_late && first == 0 && !launches_block(); }
 
 // The samples of selected rows first .. first + n - 1; a mask has n_words words.
 SampleRange samples_between(const pj_step_in &in, const WantedRows &wanted, int first, int n, int n_words) {
@@ -112,8 +122,29 @@ void CudaEngine::start(const pj_step_in &in, pj_step_out &out) {
         for (int i = 0; i < in.n_seqs; ++i)
             if ((in.seqs[i].flags & PJ_SEQ_RESET) && slot_floats_)
                 check(cudaMemsetAsync(state(in.seqs[i].state_slot), 0, state_bytes(), stream_), "resetting a state");
+    if (in.masks_late && launches_block()) return;
     launch(in, wanted_, 0);
+    // A copy to memory that is not pinned would wait for the step, and so for masks.
+    if (!in.masks_late) start_fetch(in, wanted_, 0, out);
+}
+
+void CudaEngine::masks_ready(const pj_step_in &in, pj_step_out &out, bool is_ok) {
+    if (!launches_block()) {
+        if (is_ok) copy_late_masks(in);
+        late_masks_.publish();
+    }
+    make_current();
+    if (launches_block()) launch(in, wanted_, 0);
     start_fetch(in, wanted_, 0, out);
+}
+
+// To where the GPU reads them: in the order of the launch's samples that have any.
+void CudaEngine::copy_late_masks(const pj_step_in &in) {
+    int n = 0;
+    for (int i = 0; i < samples_.n; ++i)
+        if (has_mask(in, samples_.begin + i))
+            std::copy_n(in.masks + in.samples[samples_.begin + i].mask_begin, mask_words(shape_.n_vocab),
+                        late_masks_.host(n++));
 }
 
 void CudaEngine::finish(const pj_step_in &in, pj_step_out &out) {
@@ -148,7 +179,8 @@ void CudaEngine::fill_blob(const pj_step_in &in, const WantedRows &wanted, int f
     SequencePlans &plans = plans_;
     plan_sequences(in, base_.shape, {device_.n_sm, most_column_groups(config_.kv_type_k), partial_floats_}, plans);
     const int n_selected = std::min(max_selected_, static_cast<int>(wanted.selected.size()) - first);
-    samples_ = samples_between(in, wanted, first, n_selected, mask_words(shape_.n_vocab));
+    const bool is_late = has_late_masks(in, first);
+    samples_ = samples_between(in, wanted, first, n_selected, is_late ? 0 : mask_words(shape_.n_vocab));
     blob_.begin(blob_bytes(in.n_rows, in.n_seqs, in.n_page_entries, plans.attention.size(), shape_) +
                 sample_bytes(samples_) + (in.row_next ? most_draft_bytes(in.n_rows, config_, shape_) : 0));
     blob_args_ = blob_.reserve<StepArgs>(2, &device_args_);
@@ -219,6 +251,9 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
     blob_.reserve<float>(samples_.n_counts + samples_.n_biases, &before);
     uint32_t *masks = blob_.reserve<uint32_t>(samples_.n_mask_words, &device_masks);
     const int n_words = mask_words(shape_.n_vocab);
+    const bool is_late = has_late_masks(in, first);
+    if (is_late) a.late_masks = late_masks_.begin();
+    int n_late = 0;
     for (int i = 0; i < samples_.n; ++i) {
         const uint32_t *own_masks = in.n_mask_words ? in.masks : nullptr;
         SampleRow row = sample_params(in.samples[samples_.begin + i], shape_.n_vocab, in.counts, in.biases, own_masks);
@@ -231,7 +266,9 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
         device_counts += row.n_counts;
         device_biases += row.n_biases;
         before += row.n_counts + row.n_biases;
-        if (row.mask) {
+        if (row.mask && is_late) {
+            row.mask = late_masks_.device(n_late++);
+        } else if (row.mask) {
             masks = std::copy_n(row.mask, n_words, masks);
             row.mask = device_masks;
             device_masks += n_words;

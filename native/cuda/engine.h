@@ -1,6 +1,7 @@
 // The CUDA backend: one cooperative launch per step.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "cuda/compiler.h"
 #include "cuda/device.h"
 #include "cuda/kv_layout.h"
+#include "cuda/late_masks.h"
 #include "cuda/memory.h"
 #include "cuda/rope_table.h"
 #include "cuda/sequence_plans.h"
@@ -56,6 +58,7 @@ class CudaEngine final : public Engine {
     static pj_memory_plan plan(const Model &model, const pj_config &config);
 
     void start(const pj_step_in &in, pj_step_out &out) override;
+    void masks_ready(const pj_step_in &in, pj_step_out &out, bool is_ok) override;
     void finish(const pj_step_in &in, pj_step_out &out) override;
 
     void state_commit(int slot, int n_accept) override;
@@ -93,6 +96,7 @@ class CudaEngine final : public Engine {
     void allocate();
     void fill_constants();
     uint64_t workspace_bytes() const;
+    int most_masks() const { return std::min(max_selected_, most_samples(config_)); }  // of a launch
 
     // One step (engine.cc)
     const Program &program_of(const pj_step_in &in, const WantedRows &wanted, bool first) const;
@@ -113,6 +117,7 @@ class CudaEngine final : public Engine {
     void fetch_drafts(const pj_step_in &in, pj_step_out &out) const;
     void add_samples(const pj_step_in &in, const WantedRows &wanted, int first, StepArgs &a);
     void launch(const pj_step_in &in, const WantedRows &wanted, int first);
+    void copy_late_masks(const pj_step_in &in);
     void start_fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     void fetch(const pj_step_in &in, const WantedRows &wanted, int first, pj_step_out &out);
     template <class Which>
@@ -158,6 +163,7 @@ class CudaEngine final : public Engine {
     DeviceBuffer<long long> op_clock_;   // pj_config.profile only
     std::vector<pj_op_time> times_;
     StepBlob blob_;
+    LateMasks late_masks_;
     // Of the last launch, in the blob.
     size_t shared_bytes_ = 0;
     int n_ops_ = 0;

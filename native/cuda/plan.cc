@@ -6,6 +6,7 @@
 
 #include "core/quants.h"
 #include "core/sample_maxima.h"
+#include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/engine.h"
 #include "cuda/megakernel.h"
@@ -85,6 +86,8 @@ DeviceShape device_shape(const Shape &s, const Programs &p) {
     d.n_head = wide.n_query;
     d.n_head_kv = wide.n_kv;
     d.head_dim = kWideDim;
+    d.head_group = d.n_head / d.n_head_kv;
+    d.head_group_reciprocal = ((1u << 24) + d.head_group - 1) / d.head_group;
     d.query_heads = s.n_head;
     d.query_dim = s.head_dim;
     d.query_group = s.head_group();
@@ -142,6 +145,14 @@ Device open_checked(const Shape &s, int index) {
 // Positions that a sequence can have.
 int most_positions(const Shape &s, const pj_config &c) {
     return static_cast<int>(std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train));
+}
+
+// 2^32 / page_tokens, rounded up. What the kernel computes with 32 bits has to fit: the page of a position p, for which
+// p * page_tokens must, and places within a layer's page.
+uint32_t page_reciprocal(const pj_config &c, const Shape &s, const KvLayout &kv) {
+    if (int64_t{most_positions(s, c)} * c.page_tokens > UINT32_MAX || kv.layer_bytes > UINT32_MAX)
+        fail(PJ_ERR_ARGUMENT, "pages of %d tokens are too large for the CUDA backend", c.page_tokens);
+    return static_cast<uint32_t>(((uint64_t{1} << 32) + c.page_tokens - 1) / c.page_tokens);
 }
 
 // Partials of a step whose every row sees the whole pool, if that is less than the limit.
@@ -223,7 +234,8 @@ void CudaEngine::plan_states() {
 uint64_t CudaEngine::workspace_bytes() const {
     const FloatPlan floats(shape_, config_, programs_, max_selected_, partial_floats_);
     return (floats.total + programs_.residual_floats + programs_.between_floats) * sizeof(float) +
-           2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile);
+           2 * act_tiles(programs_, config_.max_rows) * sizeof(ActTile) +
+           LateMasks::device_bytes(most_masks(), mask_words(shape_.n_vocab));
 }
 
 pj_memory_plan CudaEngine::memory_plan() const {
@@ -267,6 +279,7 @@ void CudaEngine::allocate() {
     floats_ = DeviceBuffer<float>(f.total, "activations");
     act_ = DeviceBuffer<ActTile>(2 * tiles, "activations");
     output_ = PinnedBuffer<LaunchOutput>(1, "activations");
+    late_masks_ = LateMasks(most_masks(), mask_words(shape_.n_vocab));
     pool_ = DeviceBuffer<uint8_t>(static_cast<size_t>(kv_.page_bytes) * config_.n_pages, "the KV pages");
     states_ = DeviceBuffer<float>(slot_floats_ * config_.n_state_slots, "the recurrent states");
     pending_rows_ = DeviceBuffer<float>(
@@ -332,6 +345,7 @@ void CudaEngine::fill_constants() {
     base_.max_selected = max_selected_;
     base_.max_spec = config_.max_spec;
     base_.page_tokens = config_.page_tokens;
+    base_.page_reciprocal = page_reciprocal(config_, shape_, kv_);
     base_.kv_type_k = config_.kv_type_k;
     base_.kv_type_v = config_.kv_type_v;
     base_.k_rotation = kv_.k_rotation;

@@ -18,6 +18,7 @@ struct DeviceShape {
     int32_t n_embd;                       // columns of a row in memory: whole groups of 256, zero beyond norm_width
     int32_t norm_width;                   // columns that the model has
     int32_t n_head, n_head_kv, head_dim;  // of attention: WideHeads::n_query and n_kv, 256 (kv_layout.h)
+    uint32_t head_group, head_group_reciprocal;  // n_head / n_head_kv; 2^24 / that, rounded up
     // Of the model: query heads, their width, those of a kv head; query_groups: of 256 columns of all queries of a row
     int32_t query_heads, query_dim, query_group, query_groups;
     int32_t rope_dim, rope_in_pairs;
@@ -162,6 +163,15 @@ struct DraftArgs {
     int32_t table_type;
 };
 
+// Masks that come while the step computes (late_masks.h).
+struct LateMaskArgs {
+    const uint32_t *ready;  // pinned host memory: number of the step whose masks are complete
+    const uint32_t *host;   // likewise: the masks
+    uint32_t *device;       // where they are brought to, in the same order
+    uint32_t step;          // number of this step; 0: its masks are there
+    int32_t n_words;        // from one mask to the next, a multiple of 4
+};
+
 struct StepArgs {
     const Op *ops;
     int32_t n_ops;
@@ -173,7 +183,8 @@ struct StepArgs {
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_attention_items, n_convolve_items;
-    int32_t column_groups;  // columns of an attention item are 8 times this
+    int32_t column_groups;     // columns of an attention item are 8 times this
+    uint32_t page_reciprocal;  // 2^32 / page_tokens, rounded up: a position's page without a division
     const int32_t *row_position, *row_seq;
     // A step with more than max_selected such rows runs kSelect, the head and kLogits again for the
     // others: x and the last down projection's parts are still there.
@@ -198,6 +209,7 @@ struct StepArgs {
     int32_t n_samples;         // rows to sample among the selected rows with logits
     const SampleRow *samples;  // [n_samples]
     int32_t *sampled;          // [n_samples] their tokens; -1: not settled
+    LateMaskArgs late_masks;   // of the samples
     int32_t embeds;            // 1: embedding rows are taken from DraftArgs::table, row_embedding is not there
     float score_factor;        // log2(e) / sqrt(head width): scores are in units of log2
     DraftArgs draft;

@@ -34,7 +34,7 @@ extern "C" {
 #define PJ_API __attribute__((visibility("default")))
 #endif
 
-#define PJ_ABI_VERSION 4
+#define PJ_ABI_VERSION 5
 #define PJ_MAX_SPEC 15
 #define PJ_MAX_DRAFT 7            /* most drafts of a sequence and step                         */
 #define PJ_MAX_DRAFT_ROWS 32      /* a step that makes drafts has at most so many rows that want tokens */
@@ -49,7 +49,7 @@ typedef enum pj_status {
     PJ_ERR_MODEL = 2,     /* a tensor is missing, has the wrong shape, type or size             */
     PJ_ERR_MEMORY = 3,    /* host or device memory is not enough; the message says how much     */
     PJ_ERR_DEVICE = 4,    /* no such device, driver too old, or a device call failed            */
-    PJ_ERR_CANCELLED = 5, /* the progress callback asked to stop                               */
+    PJ_ERR_CANCELLED = 5, /* the progress callback asked to stop; a step got no masks           */
     PJ_ERR_INTERNAL = 6   /* a bug: an exception was caught at the boundary                     */
 } pj_status;
 
@@ -271,7 +271,7 @@ typedef struct pj_step_in {
                                   * is 1 when token t may be chosen. Several samples may share one. Drafts
                                   * that the step makes do not look at them                          */
     int32_t n_mask_words;
-    int32_t reserved; /* 0                                                                */
+    int32_t masks_late; /* 1: their words may change until pj_masks_ready; for pj_step_start only; else 0 */
 } pj_step_in;
 
 typedef struct pj_step_out {
@@ -293,10 +293,17 @@ typedef struct pj_step_out {
 PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 
 /* The same in two parts, so that the caller has time for other work while a device computes. Both structures and all
- * that they point to stay as they are until pj_step_wait, the only call allowed in between. When pj_step_start fails
- * there is nothing to wait for. The CPU computes in pj_step_wait. */
+ * that they point to stay as they are until pj_step_wait; only pj_masks_ready is allowed in between. When pj_step_start
+ * fails there is nothing to wait for. The CPU computes in pj_step_wait. */
 PJ_API int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 PJ_API int32_t pj_step_wait(pj_engine *engine);
+
+/* Between pj_step_start and pj_step_wait of a step with masks_late: its masks are complete from now on. They depend on
+ * the tokens of the step before, but nothing needs them before tokens are chosen, behind all blocks of the model: so
+ * they can be made while the device computes. is_ok 0: they could not be made. Then, and when this is not called before
+ * pj_step_wait or pj_engine_destroy, nothing waits for them any longer; the step computes everything but the tokens of
+ * rows with masks, and pj_step_wait returns PJ_ERR_CANCELLED. It fails, and changes nothing, when no step waits. */
+PJ_API int32_t pj_masks_ready(pj_engine *engine, int32_t is_ok);
 
 /* --------------------------------------------------------------------------------- copies -- */
 

@@ -45,8 +45,9 @@ struct ThreadOfTeam {
     }
 
     template <class Body>
-    void values(const float *logits, int n_items, const Body &body) const {
-        for (int i = thread; i < n_items; i += n) body(i, i % kSampleGroups, logits[i]);
+    void values(const float *logits, const uint32_t *mask, int n_items, const Body &body) const {
+        for (int i = thread; i < n_items; i += n)
+            body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, logits[i]));
     }
 
     template <class At, class Body>

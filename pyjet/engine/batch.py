@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyjet.engine.decode_batch import DecodeBatch
+from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.row_arrays import CHOSEN, DraftPlan, Plan, RowArrays, flags_of
 from pyjet.engine.sequence import Sequence
-from pyjet.native.samples import Masks
 from pyjet.native.step import NO_DRAFTS, ROW_HIDDEN, ROW_SAMPLE, SEQ_RESET, StepBatch
 
 
@@ -15,9 +15,8 @@ class BatchBuilder:
     """Builds one StepBatch at a time; the result is valid until the next ``build``."""
 
     def __init__(
-        self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0, masks: Masks | None = None
+        self, max_rows: int, max_seqs: int, page_tokens: int, max_spec: int = 0, masks: MaskRows | None = None
     ) -> None:
-        """``masks``: uint32[rows, words], which the sequences' ``mask_row`` counts."""
         self._page_tokens = page_tokens
         self._arrays = RowArrays(max_rows, max_seqs, max_spec, masks)
         self._counting = np.arange(max_rows, dtype=np.int32)

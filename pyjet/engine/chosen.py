@@ -82,6 +82,8 @@ class ChosenTokens:
 
     def _choose(self, sequence: Sequence, i: int) -> Chosen:
         """The token behind the i-th of these rows, all before it accepted."""
+        if sequence.constraint is not None and (error := sequence.constraint.error):
+            raise SamplingError(f"the grammar cannot be followed any further: {error}")
         row = self._first + i
         if sequence.sampler.is_argmax:
             token = self._argmax[row]
@@ -97,11 +99,9 @@ class ChosenTokens:
 
 
 def add_chosen(sequence: Sequence, chosen: Chosen, time: float) -> None:
-    """The token is the sequence's newest one, chosen at ``time``. Raises SamplingError when none can come behind it."""
+    """The token is the sequence's newest one, chosen at ``time``."""
     sequence.add_token(chosen.token)
     sequence.token_times.append(time)
     sequence.sampler.accept(chosen.token)
     if sequence.constraint is not None:
         sequence.constraint.accept(chosen.token)
-        if error := sequence.constraint.error:
-            raise SamplingError(f"the grammar cannot be followed any further: {error}")

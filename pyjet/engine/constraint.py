@@ -28,11 +28,14 @@ class Constraint(Protocol):
         ...
 
     def accept(self, token: int) -> None:
-        """A token became part of the answer."""
+        """A token became part of the answer. Steps wait for this: what it leads to can be found out when asked."""
         ...
 
     def n_verifiable(self, drafts: Sequence[int]) -> int:
-        """How many of these may be verified in one step: whether tokens are constrained stays the same behind them."""
+        """How many of these may be verified in one step.
+
+        The grammar allows them, and whether tokens are constrained stays the same behind them.
+        """
         ...
 
     def forced(self) -> list[int]:

@@ -47,7 +47,9 @@ from pyjet.native.step import Float32Array, StepBatch, StepResult
 class Stepper(DeviceMemory, Protocol):
     """What computes rows and holds pages and states: pyjet.native.NativeEngine, or a fake in tests."""
 
-    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult: ...
+    def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        """Compute a batch; its ``fill_masks`` and then ``meanwhile`` are called while that goes on."""
+        ...
 
     def close(self) -> None: ...
 
@@ -79,7 +81,7 @@ class EngineCore:
         self.constraints = constraints
         self._masks = MaskRows(limits.n_vocab, limits.n_slots * (limits.max_spec + 1), constraints)
         self._builder = BatchBuilder(
-            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks.masks
+            limits.max_rows, limits.n_slots, limits.page_tokens, limits.max_spec, self._masks
         )
         self._running = self._admission.running
         self._budget = StepBudget(limits.max_rows, limits.step_budget, StepCosts(limits.step_seconds))
@@ -240,7 +242,7 @@ class EngineCore:
         """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""
         n, request = len(tokens), sequence.request
         return (
-            sequence.constraint is None
+            (sequence.constraint is None or not sequence.constraint.error)
             and sequence.n_computed + n + 1 < self._admission.n_ctx
             and (sequence.max_tokens is None or len(sequence.generated) + n < sequence.max_tokens)
             and request.time_limit_ms <= 0

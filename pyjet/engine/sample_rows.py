@@ -24,7 +24,7 @@ class SampleRows:
         self._biases: Records = np.zeros(max_rows * MAX_SAMPLE_TOKENS, BIAS_DTYPE)
         self._begins = np.arange(max_rows, dtype=np.int32) * MAX_SAMPLE_TOKENS
         self._mask_begins = np.arange(max_rows, dtype=np.int32) * words
-        self._has_masks = False  # in the newest batch
+        self._masked: list[tuple[int, int]] = []  # as in the newest batch; empty: none of its rows has a mask
         self._words = words_of(self._samples)
         self._count_begins = self._samples["count_begin"]
         self._samplers: list[Sampler] = []
@@ -69,6 +69,7 @@ class SampleRows:
         of_rows = [i for i, (_, n_drafts) in enumerate(layout) for _ in range(1 + n_drafts)]
         n_rows = len(of_rows)
         self._words[:n_rows] = self._common[of_rows]
+        self._masked = []
         self._count_begins[:n_rows] = self._begins[:n_rows]
         begin = 0
         for sampler, n_drafts in layout:
@@ -78,12 +79,12 @@ class SampleRows:
                 self._biases[first : first + n_biases] = sampler.biases
             begin += 1 + n_drafts
 
-    def write_masks(self, rows: Sequence[tuple[int, int]]) -> None:
+    def write_masks(self, rows: list[tuple[int, int]]) -> None:
         """Of each sampler the first of its rows' masks (-1: it has none), and the number of its rows."""
-        has_masks = any(first >= 0 for first, _ in rows)
-        if not (has_masks or self._has_masks):
+        masked = rows if any(first >= 0 for first, _ in rows) else []
+        if masked == self._masked:
             return
-        self._has_masks = has_masks
+        self._masked = masked
         begin, begins = 0, self._samples["mask_begin"]
         for first, n_rows in rows:
             end = begin + n_rows

@@ -203,6 +203,9 @@ class Sequence:
         self.generated += tokens
         self.token_times += [time] * n
         self.sampler.accept_all(tokens)
+        if self.constraint is not None:
+            for token in tokens:
+                self.constraint.accept(token)
 
     def passed_stop(self) -> CheckpointKind | None:
         """What kind of stop the committed rows have come to, which is then done with; None: to none."""

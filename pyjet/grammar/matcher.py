@@ -28,12 +28,21 @@ class GrammarMatcher:
     """One answer's place in its grammar. Tokens before ``begins_behind`` are free."""
 
     def __init__(self, grammar: Grammar, matcher: Any, vocabulary: GrammarVocabulary) -> None:
-        self.matcher = matcher
+        self._matcher = matcher
+        self._new: list[int] = []  # tokens that it has still to consume
         self._vocabulary = vocabulary
         mark = grammar.begins_behind
         self._search = None if mark is None else MarkSearch(mark)
         self._is_over = False
         self._accept_written(grammar.written)
+
+    @property
+    def matcher(self) -> Any:
+        """llguidance's, behind all tokens of the answer."""
+        if self._new:
+            self._matcher.consume_tokens(self._new)
+            self._new = []
+        return self._matcher
 
     @property
     def is_active(self) -> bool:
@@ -42,8 +51,8 @@ class GrammarMatcher:
 
     @property
     def is_finished(self) -> bool:
-        """Only a token that ends the answer may come."""
-        return self.is_active and bool(self.matcher.is_stopped())
+        """Only a token that ends the answer may come. A parser that gave up has not come to an end."""
+        return self.is_active and bool(self.matcher.is_stopped()) and not self.error
 
     @property
     def error(self) -> str:
@@ -55,15 +64,16 @@ class GrammarMatcher:
         if self._is_over or token in self._vocabulary.ends:
             self._is_over = True  # whatever comes behind an end is free
         elif self._search is None:
-            self.matcher.consume_token(token)
+            self._new.append(token)
         else:
             self._begin_behind(self._search, self._search.add(self._piece(token)))
 
     def n_verifiable(self, drafts: Sequence[int]) -> int:
-        """How many of these come before the next one begins the grammar, or ends the answer."""
+        """How many of these it allows that come before the next one begins the grammar, or ends the answer."""
         if self._search is not None:
             return self._search.n_before([self._piece(token) for token in drafts])
-        return next((i for i, token in enumerate(drafts) if token in self._vocabulary.ends), len(drafts))
+        n = next((i for i, token in enumerate(drafts) if token in self._vocabulary.ends), len(drafts))
+        return int(self.matcher.validate_tokens(drafts[:n])) if n and self.is_active else n
 
     def forced(self) -> list[int]:
         """Tokens that have to come, as far as that is certain without the model."""
@@ -79,7 +89,7 @@ class GrammarMatcher:
             tokens = self._vocabulary.backend.tokenize_bytes(text) if text else []
             begun = self.matcher.deep_copy()
             if begun.try_consume_tokens(tokens) == len(tokens):
-                self.matcher, self._search = begun, None
+                self._matcher, self._search = begun, None
                 return
             text = search.next()
 
@@ -91,7 +101,7 @@ class GrammarMatcher:
             return
         begun = self.matcher.deep_copy()
         if begun.try_consume_tokens(list(tokens)) == len(tokens):
-            self.matcher = begun
+            self._matcher = begun
 
 
 class GrammarCompiler:

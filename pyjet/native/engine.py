@@ -106,19 +106,34 @@ class NativeEngine:
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         """Run the trunk over the batch's rows. The result's arrays hold until the next step.
 
-        ``meanwhile`` is called once the device computes; nothing of this engine may be called in it. What it raises
-        comes out of here when the step is over.
+        The batch's ``fill_masks`` and then ``meanwhile`` are called once the device computes; nothing of this engine
+        may be called in them. What they raise comes out of here when the step is over.
         """
-        if meanwhile is None:
+        if meanwhile is None and batch.fill_masks is None:
             return self._run(batch, STEP_TRUNK, None)
         c_out, result = self._outputs.prepare(batch)
         check_status(self._lib, self._lib.pj_step_start(self._open(), C.byref(batch.c_trunk), C.byref(c_out)))
         try:
-            meanwhile()
-        finally:
-            check_status(self._lib, self._lib.pj_step_wait(self._open()))
+            if batch.fill_masks is not None:
+                self._fill(batch.fill_masks)
+            if meanwhile is not None:
+                meanwhile()
+        except BaseException:
+            self._lib.pj_step_wait(self._open())  # its status says less than what was raised
+            raise
+        check_status(self._lib, self._lib.pj_step_wait(self._open()))
         result.step_us = c_out.step_us
         return result
+
+    def _fill(self, fill_masks: Callable[[], None]) -> None:
+        """The step that was started waits for masks until it is told that they are there, or that none will come."""
+        is_ok = False
+        try:
+            fill_masks()
+            is_ok = True
+        finally:
+            status = self._lib.pj_masks_ready(self._open(), is_ok)
+        check_status(self._lib, status)
 
     def mtp(self, batch: StepBatch, hidden: Float32Array) -> StepResult:
         """Run the MTP block; ``hidden`` float32[R, n_embd] is the trunk's hidden row before each token."""

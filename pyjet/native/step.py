@@ -78,6 +78,7 @@ class StepBatch:
     row_next: Int32Array | None = None  # [R] token after each row, -1: the chosen one; None: no drafts, no KV for them
     draft_blocks: Int32Array = field(default_factory=no_blocks)  # [B] of the draft head, besides the lowest ids
     masks: UInt32Array = field(default_factory=no_masks)  # [W] words of the samples' masks
+    fill_masks: Callable[[], None] | None = None  # completes masks once the device computes; None: they are complete
 
     @cached_property
     def c_trunk(self) -> structs.StepIn:
@@ -145,7 +146,7 @@ def step_input(batch: StepBatch, kind: int, hidden: Float32Array | None, n_embd:
         address("draft_blocks", batch.draft_blocks, _INT32, batch.draft_blocks.shape[:1]),
         address("masks", batch.masks, _UINT32, batch.masks.shape[:1]),
         batch.masks.shape[0],
-        0,
+        int(batch.fill_masks is not None),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -39,9 +40,12 @@ class StepArrays:
 
     def batch(
         self, n_rows: int, n_seqs: int, page_table: Int32Array, n_of_samples: tuple[int, int, int],
-        draft_blocks: Int32Array | None,
+        draft_blocks: Int32Array | None, fill_masks: Callable[[], None] | None = None,
     ) -> StepBatch:  # fmt: skip
-        """The first so many rows, sequences, and samples, counts and biases. ``draft_blocks``: None without drafts."""
+        """The first so many rows, sequences, and samples, counts and biases.
+
+        ``draft_blocks``: None without drafts. ``fill_masks``: None for masks that are complete.
+        """
         samples, counts, biases = self._of_samples
         n_samples, n_counts, n_biases = n_of_samples
         blocks = self._blocks if draft_blocks is None else draft_blocks
@@ -58,12 +62,14 @@ class StepArrays:
             None if draft_blocks is None else self.row_next[:n_rows],
             blocks,
             self._masks,
+            fill_masks,
         )
         c_in = structs.StepIn.from_buffer_copy(self._whole)
         c_in.n_rows, c_in.n_seqs, c_in.n_page_entries = n_rows, n_seqs, page_table.shape[0]
         c_in.page_table = data_address(page_table)
         c_in.n_samples, c_in.n_counts, c_in.n_biases = n_of_samples
         c_in.n_draft_blocks, c_in.draft_blocks = blocks.shape[0], data_address(blocks)
+        c_in.masks_late = int(fill_masks is not None)
         if draft_blocks is None:
             c_in.row_next = None
         batch.__dict__["c_trunk"] = c_in  # instead of the one that it would make itself

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 MAX_DRAFT = 7  # PJ_MAX_DRAFT
 
 Progress = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_char_p, C.c_uint64, C.c_uint64)
@@ -179,7 +179,7 @@ class StepIn(C.Structure):
         ("draft_blocks", C.c_void_p),
         ("masks", C.c_void_p),
         ("n_mask_words", C.c_int32),
-        ("reserved", C.c_int32),
+        ("masks_late", C.c_int32),
     ]
 
 
@@ -248,6 +248,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pj_step": (C.c_int32, [_ENGINE, C.POINTER(StepIn), C.POINTER(StepOut)]),
     "pj_step_start": (C.c_int32, [_ENGINE, C.POINTER(StepIn), C.POINTER(StepOut)]),
     "pj_step_wait": (C.c_int32, [_ENGINE]),
+    "pj_masks_ready": (C.c_int32, [_ENGINE, C.c_int32]),
     "pj_state_bytes": (C.c_uint64, [_ENGINE]),
     "pj_state_commit": (C.c_int32, [_ENGINE, C.c_int32, C.c_int32]),
     "pj_state_reset": (C.c_int32, [_ENGINE, C.c_int32]),

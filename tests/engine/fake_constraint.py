@@ -59,7 +59,9 @@ class FakeConstraint:
 
     def n_verifiable(self, drafts: Sequence[int]) -> int:
         n = next((i for i, token in enumerate(drafts) if token == END), len(drafts))
-        return n if self.is_active or self._is_over else min(n, max(0, self._begin - len(self._answer) - 1))
+        if self.is_active:
+            return next((i for i in range(n) if drafts[i] not in self.allowed(drafts[:i])), n)
+        return n if self._is_over else min(n, max(0, self._begin - len(self._answer) - 1))
 
     def forced(self) -> list[int]:
         allowed = self.allowed() if self.is_active else frozenset()

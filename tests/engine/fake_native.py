@@ -77,6 +77,8 @@ class FakeNative:
         self.host_allocated = 0
 
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        if batch.fill_masks is not None:
+            batch.fill_masks()
         if meanwhile is not None:
             meanwhile()
         if self.gate is not None:

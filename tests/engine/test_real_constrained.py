@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pyjet.engine.build import build_constraints
+from pyjet.engine.build import build_constraints, build_native
+from pyjet.engine.local import LocalEngine
 from pyjet.engine.process import EngineProcess
-from pyjet.engine.request import GenerationRequest, SamplingParams, TokenEvent
+from pyjet.engine.request import FailedEvent, GenerationRequest, SamplingParams, TokenEvent
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.grammar.description import Grammar, Mark
@@ -18,6 +20,7 @@ from pyjet.grammar.gbnf_lark import gbnf_to_lark
 from pyjet.grammar.json_schema import json_rule
 from pyjet.grammar.matcher import GrammarCompiler
 from pyjet.native.engine import NativeEngine
+from pyjet.native.step import StepBatch, StepResult
 from tests.engine.real_engine import build
 from tests.engine.test_real_speculation import MTP, PROMPT, SETTINGS, Answers
 from tests.server.scripted import tiny_tokenizer
@@ -110,6 +113,79 @@ def test_drafts_of_every_source(
     drafted = Answers(native, drafts, asked=ASKED, constraints=constraints)
     assert drafted.tokens == plain.tokens
     assert drafted.n_steps < plain.n_steps and drafted.last["greedy"].timings.draft_n_accepted > 0
+
+
+class EarlyMasks:
+    """An engine whose steps begin when their masks are complete."""
+
+    def __init__(self, native: NativeEngine) -> None:
+        self._native = native
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def step(self, batch: StepBatch) -> StepResult:
+        if batch.fill_masks is not None:
+            batch.fill_masks()
+        return self._native.step(replace(batch, fill_masks=None))
+
+
+@pytest.mark.parametrize("drafts", [SpeculationSettings(), MTP])
+def test_masks_before_a_step_make_no_other_text(
+    native: NativeEngine, plain: Answers, constraints: GrammarCompiler, drafts: SpeculationSettings
+) -> None:
+    early = Answers(EarlyMasks(native), drafts, asked=ASKED, constraints=constraints)  # type: ignore[arg-type]
+    assert early.tokens == plain.tokens
+
+
+class FailingConstraints:
+    """Masks cannot be filled after a few steps."""
+
+    def __init__(self, inner: GrammarCompiler) -> None:
+        self._inner = inner
+        self._n = 5
+
+    def constraint(self, grammar: Grammar) -> Any:
+        return self._inner.constraint(grammar)
+
+    def fill(self, parts: Any, masks: Any) -> None:
+        self._n -= 1
+        if not self._n:
+            raise RuntimeError("the parser fell over")
+        self._inner.fill(parts, masks)
+
+
+def test_masks_that_fail_end_the_engine_and_nobody_waits(constraints: GrammarCompiler) -> None:
+    native, limits = build_native(SETTINGS, lambda *_: None)
+    with LocalEngine(native, limits, FailingConstraints(constraints)) as engine:
+        for stream in [engine.submit(one) for one in ASKED]:
+            last = list(stream)[-1]
+            assert isinstance(last, FailedEvent) and "the parser fell over" in last.message
+
+
+class OneBroken:
+    """The parser of one grammar has given up before its answer begins."""
+
+    def __init__(self, inner: GrammarCompiler) -> None:
+        self._inner = inner
+
+    def constraint(self, grammar: Grammar) -> Any:
+        constraint = self._inner.constraint(grammar)
+        if grammar is LIST:
+            constraint.accept(EQUALS)
+        return constraint
+
+    def fill(self, parts: Any, masks: Any) -> None:
+        self._inner.fill(parts, masks)
+
+
+def test_a_parser_that_gives_up_ends_its_own_request_only(
+    native: NativeEngine, plain: Answers, constraints: GrammarCompiler
+) -> None:
+    answers = Answers(native, SpeculationSettings(), asked=ASKED, constraints=OneBroken(constraints))
+    assert not answers.tokens["list"] and "list" not in answers.last, "it has failed"
+    for one in ASKED:
+        assert one.id == "list" or answers.tokens[one.id] == plain.tokens[one.id]
 
 
 def test_grammars_in_the_engines_own_process(plain: Answers) -> None:

@@ -178,8 +178,33 @@ def test_drafts_before_a_mark() -> None:
     assert matcher.n_verifiable(bytes_as_tokens("ab<t>[1")) == 4
     assert matcher.n_verifiable(bytes_as_tokens("ab<think><t>")) == 12
     assert matcher.n_verifiable(bytes_as_tokens("ab<t>")) == 4, "looking ahead changes nothing"
-    active = compiler().constraint(LIST)
-    assert active.n_verifiable([5, 6, min(vocabulary().ends), 7]) == 2
+
+
+def test_drafts_that_the_grammar_allows() -> None:
+    matcher = compiler().constraint(LIST)
+    end = min(vocabulary().ends)
+    allowed_ones = bytes_as_tokens("[1,22]")
+    assert matcher.n_verifiable(allowed_ones) == 6
+    assert matcher.n_verifiable([*allowed_ones, end, 5]) == 6, "an end is never verified"
+    assert matcher.n_verifiable(bytes_as_tokens("[1,,2]")) == 3
+    assert matcher.n_verifiable(bytes_as_tokens("]1")) == 0
+    matcher.accept(bytes_as_tokens("[")[0])
+    assert matcher.n_verifiable(bytes_as_tokens("1]")) == 2, "looking ahead changes nothing"
+    matcher.accept(end)
+    assert matcher.n_verifiable([5, 6, end, 7]) == 2, "behind an end everything is allowed"
+
+
+def test_a_token_that_the_grammar_forbids_is_an_error() -> None:
+    for before_error in ("", "[1"):
+        matcher = compiler().constraint(LIST)
+        for token in bytes_as_tokens(before_error):
+            matcher.accept(token)
+        assert not matcher.error
+        matcher.accept(byte_tokens()[b"x"])
+        assert "satisfy the grammar" in matcher.error and not matcher.is_finished
+        assert matcher.n_verifiable(bytes_as_tokens("[")) == 0
+        masks = np.zeros((1, mask_words(vocabulary().n_vocab)), np.uint32)
+        compiler().fill([(matcher, 0, [])], masks)  # the step ends with the request
 
 
 # what was written before

@@ -128,6 +128,7 @@ IN_CASES = [
     ("seqs", None, "seqs is NULL"),
     ("page_table", None, "page_table is NULL"),
     ("row_hidden", 4096, "row_hidden belongs to MTP steps"),
+    ("masks_late", 1, "pj_step_in.masks_late is for pj_step_start, not for pj_step"),
 ]
 OUT_CASES = [
     ("logits", None, "7 rows want logits, pj_step_out holds 0"),

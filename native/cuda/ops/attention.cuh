@@ -13,8 +13,9 @@
 
 namespace pj::cuda {
 
-__device__ __forceinline__ unsigned head_group(const StepArgs &s) {
-    return static_cast<unsigned>(s.shape.n_head) / static_cast<unsigned>(s.shape.n_head_kv);
+// The row of a sequence that a column belongs to: column / head_group.
+__device__ __forceinline__ unsigned row_of_column(const StepArgs &s, unsigned column) {
+    return __umulhi(column << 8, s.shape.head_group_reciprocal);
 }
 
 // The CTA's item of a turn; null: none.
@@ -47,27 +48,33 @@ __device__ __forceinline__ void start_item(AttentionItem &to, const AttentionIte
 
 __device__ __forceinline__ void wait_for_item() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Of the blocks of a tile; lane 4 k + t has block k. Beyond the last: the last.
-__device__ __forceinline__ int position_of_lane(const AttentionItem &item, int position, int lane) {
-    return min(position + (lane >> 2) * kBlockTokens, item.end - 1);
-}
+// Where a lane's block of a tile is; lane 4 k + t has block k. Beyond the last position: where that is.
+struct BlockPlace {
+    int page, block;  // block: of the page
+};
 
-// Pages are looked up a tile ahead, so that nothing waits for the table.
-__device__ __forceinline__ int find_page(const StepArgs &s, const AttentionItem &item, int position, int lane) {
-    if (position >= item.end) return 0;
-    return __ldg(s.page_table + item.page_begin + position_of_lane(item, position, lane) / s.page_tokens);
+// Looked up a tile ahead, so that nothing waits for the table.
+__device__ __forceinline__ BlockPlace find_block(const StepArgs &s, const AttentionItem &item, int position, int lane) {
+    if (position >= item.end) return {};
+    const unsigned at = min(position + (lane >> 2) * kBlockTokens, item.end - 1);
+    const unsigned of_sequence = __umulhi(at, s.page_reciprocal),
+                   block = (at - of_sequence * s.page_tokens) / kBlockTokens;
+    return {__ldg(s.page_table + item.page_begin + of_sequence), static_cast<int>(block)};
 }
 
 struct TilePlaces {
     const uint8_t *k, *v;
 };
 
-__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, const AttentionItem &item, int position,
-                                                  int page, int lane) {
-    const uint8_t *const at = s.buf.pool + page * s.buf.page_bytes;
-    const int block = position_of_lane(item, position, lane) % s.page_tokens / kBlockTokens;
-    return {at + k_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_k),
-            at + v_offset(s, layer, item.kv_head) + block * block_bytes(s.kv_type_v)};
+// Pages of a layer are less than 4 GiB each (plan.cc), so offsets within one have 32 bits.
+__device__ __forceinline__ TilePlaces find_places(const StepArgs &s, int layer, int kv_head, const BlockPlace &at) {
+    const auto word = [](int64_t x) { return static_cast<uint32_t>(x); };
+    const uint8_t *const page =
+        s.buf.pool + layer * s.buf.kv_layer_bytes + static_cast<uint64_t>(word(at.page)) * word(s.buf.page_bytes);
+    const uint32_t k = kv_head * word(s.buf.k_head_bytes) + at.block * block_bytes(s.kv_type_k);
+    const uint32_t v = s.shape.n_head_kv * word(s.buf.k_head_bytes) + kv_head * word(s.buf.v_head_bytes) +
+                       at.block * block_bytes(s.kv_type_v);
+    return {page + k, page + v};
 }
 
 __device__ __forceinline__ const uint8_t *place_from(const uint8_t *place, int lane) {
@@ -80,9 +87,11 @@ __device__ __forceinline__ uint4 load_operand(const uint8_t *at, int lane) {
 
 // Brings a block of each warp to the L2 cache: together a tile.
 __device__ __forceinline__ void prefetch_blocks(const uint8_t *place, int type, int warp, int lane) {
+    constexpr int kLines = 32 * 128, kMostBytes = kBlockTokens * kHeadDim * 2;
     const uint8_t *block = place_from(place, 4 * warp);
-#pragma unroll 1
-    for (int at = lane * 128; at < block_bytes(type); at += 32 * 128) prefetch(block + at);
+#pragma unroll
+    for (int first = 0; first < kMostBytes; first += kLines)
+        if (first + lane * 128 < block_bytes(type)) prefetch(block + first + lane * 128);
 }
 
 template <int kType>
@@ -130,9 +139,9 @@ __device__ __forceinline__ void clear_values(ValueBatch<PJ_KV_F16> &v, int batch
 
 // Index of a column's query: row * heads + head; -1 beyond the sequence's rows.
 __device__ __forceinline__ int query_index(const StepArgs &s, const AttentionItem &item, int column) {
-    const unsigned group = head_group(s), at = item.first_column + column;
+    const unsigned group = s.shape.head_group, at = item.first_column + column, row = row_of_column(s, at);
     if (static_cast<int>(at) >= item.n_columns) return -1;
-    return (item.row_begin + at / group) * s.shape.n_head + item.kv_head * group + at % group;
+    return (item.row_begin + row) * s.shape.n_head + item.kv_head * group + (at - row * group);
 }
 
 __device__ __forceinline__ uint2 query_bytes(const StepArgs &s, int index, int lane) {
@@ -186,6 +195,14 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     }
 }
 
+// Where the results of an item's column go: the first float of its partials, or of its head; -1: no row has it.
+__device__ __forceinline__ int column_place(const StepArgs &s, const AttentionItem &item, int column) {
+    const int index = query_index(s, item, column);
+    if (index < 0 || item.partial < 0) return index < 0 ? -1 : index * kHeadDim;
+    const int of_sequence = index - item.row_begin * s.shape.n_head;
+    return static_cast<int>(item.partial) + of_sequence * item.n_segments * kPartialFloats;
+}
+
 // What the warps share of the item of a turn. Other items are done with it: a barrier after their last scores. After
 // the next barrier the item of the next turn is there too.
 template <int kType, int kGroups>
@@ -198,8 +215,10 @@ __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionIte
         start_item(shared.item[(turn + 2) % 4], item_of_turn(s, turn + 2));
     }
     const unsigned column = item.first_column + lane;
-    shared.last[lane] =
-        static_cast<int>(column) < item.n_columns ? item.first_position + static_cast<int>(column / head_group(s)) : -1;
+    shared.last[lane] = static_cast<int>(column) < item.n_columns
+                            ? item.first_position + static_cast<int>(row_of_column(s, column))
+                            : -1;
+    shared.place[turn & 1][lane] = column_place(s, item, lane);
 }
 
 // A segment's softmax of the lane's columns.
@@ -216,7 +235,8 @@ __device__ __forceinline__ Columns<kGroups> no_positions() {
     return columns;
 }
 
-// Scores of positions that a column does not see become kNoScore. first: of the lane's positions.
+// Scores of positions that a column does not see become kNoScore. first: of the lane's positions. Where all rows see
+// all of a tile this is left out; columns that no row has then have scores of zero, which nobody reads.
 template <int kType, int kGroups>
 __device__ __forceinline__ void hide_scores(const AttentionShared<kType, kGroups> &shared, int first,
                                             float (&score)[kGroups][4], int lane) {
@@ -252,7 +272,7 @@ __device__ __forceinline__ OfWarps of_warps(const float (&values)[kConsumerWarps
 }
 
 // Scores to weights, after share_largest of all warps.
-template <int kType, int kGroups>
+template <int kValueType, int kType, int kGroups>
 __device__ __forceinline__ void weigh_scores(AttentionShared<kType, kGroups> &shared, const float (&score)[kGroups][4],
                                              Columns<kGroups> &columns, int warp, int lane) {
 #pragma unroll
@@ -268,7 +288,7 @@ __device__ __forceinline__ void weigh_scores(AttentionShared<kType, kGroups> &sh
         for (int slot = 0; slot < 4; ++slot)
             weight[slot] = score[c][slot] == kNoScore ? 0.0f : exp2_of(score[c][slot] - one);
         columns.sum[c] = columns.sum[c] * keep + ((weight[0] + weight[1]) + (weight[2] + weight[3]));
-        shared.weight[warp][c][lane] = make_float4(weight[0], weight[1], weight[2], weight[3]);
+        share_weights<kValueType>(shared, warp, c, weight, lane);
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             columns.values[c][n][0] *= keep;
@@ -323,29 +343,26 @@ __device__ __forceinline__ Softmax add_to_head(float *head, Softmax total, const
     return total;
 }
 
-// After share_sums of all warps. position: any of the segment.
+// After share_sums of all warps. position: any of the segment; place: of the item's columns.
 template <int kType, int kGroups>
-__device__ __forceinline__ void finish_segment(const StepArgs &s, const AttentionItem &item, int position, bool last,
-                                               AttentionShared<kType, kGroups> &shared, const Columns<kGroups> &columns,
-                                               int warp, int lane) {
-    const SeqPlan plan = {item.partial, item.n_segments, 0};
+__device__ __forceinline__ void finish_segment(const StepArgs &s, bool apart, const int (&place)[8 * kGroups],
+                                               int position, bool last, AttentionShared<kType, kGroups> &shared,
+                                               const Columns<kGroups> &columns, int warp, int lane) {
     const int segment = segment_of(position), t = lane & 3, dim = 32 * warp + 8 * t;
 #pragma unroll
     for (int c = 0; c < kGroups; ++c) {
-        const int column = 8 * c + (lane >> 2), index = query_index(s, item, column);
+        const int column = 8 * c + (lane >> 2), at = place[column];
         const OfWarps of = of_warps(shared.sum[column]);
         const float sum = ((((((of.a.x + of.a.y) + of.a.z) + of.a.w) + of.b.x) + of.b.y) + of.b.z) + of.b.w;
-        const unsigned n_head = s.shape.n_head, row = index / n_head, head = index % n_head;
         const Outputs part = outputs_of(columns.values[c]);
-        if (index < 0) continue;
-        if (plan.partial < 0) {
+        if (at < 0) continue;
+        if (!apart) {
             const Softmax before = segment ? shared.total[segment & 1][column] : Softmax{};
-            const Softmax after =
-                add_to_head(head_of(s, row, head) + dim, before, {columns.largest[c], sum}, part, last);
+            const Softmax after = add_to_head(s.buf.heads + at + dim, before, {columns.largest[c], sum}, part, last);
             if (warp == 0 && t == 0) shared.total[(segment + 1) & 1][column] = after;
             continue;
         }
-        float *out = partials_of(s, plan, row - item.row_begin, head) + segment * kPartialFloats;
+        float *out = s.buf.partial + at + segment * kPartialFloats;
         if (warp == 0 && t == 0) *reinterpret_cast<float2 *>(out) = make_float2(columns.largest[c], sum);
         float4 *values = reinterpret_cast<float4 *>(out + kPartialHeader + dim);
         values[0] = part.low;
@@ -370,35 +387,43 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
     stage_item(s, shared.item[0], shared, 0, warp, lane);
     consumers_sync();
     Columns<kGroups> columns = no_positions<kGroups>();
-    int position = shared.item[0].begin, page = find_page(s, shared.item[0], position + kTileTokens, lane),
-        next_page = 0;
+    int position = shared.item[0].begin, end = shared.item[0].end, first_position = shared.item[0].first_position;
+    BlockPlace following = find_block(s, shared.item[0], position + kTileTokens, lane), of_next = {};
+    bool item_begins = true;
     for (int turn = 0;;) {
         // In shared memory, not in registers: they are short.
         const AttentionItem &item = shared.item[turn % 4], &next = shared.item[(turn + 1) % 4];
         const uint8_t *const value_place = places.v;
         ValueBatch<kValueType> values;
         load_values(values, value_place, 0, warp, lane);
-        if (position == item.begin) next_page = find_page(s, next, next.begin, lane);
+        if (item_begins) of_next = find_block(s, next, next.begin, lane);
         float score[kGroups][4] = {};
 #pragma unroll
         for (int batch = 0; batch < kBatches<kKeyType>; ++batch) {
             if (batch) load_keys(keys, places, batch, warp, lane);
             multiply_keys(shared, keys, batch, score, lane);
         }
-        const int n_positions = item.end - position;
+        const int n_positions = end - position;
         const bool item_ends = n_positions <= kTileTokens, more = !item_ends || next.exists();
-        const AttentionItem &following = item_ends ? next : item;
-        const int next_position = item_ends ? next.begin : position + kTileTokens;
+        const bool all_seen = position + kTileTokens - 1 <= first_position;
+        int next_position = position + kTileTokens;
+        if (item_ends) {
+            next_position = next.begin;
+            following = of_next;
+            end = next.end;
+            first_position = next.first_position;
+        }
         if (more) {
-            places = find_places(s, layer, following, next_position, item_ends ? next_page : page, lane);
+            const AttentionItem &of_following = item_ends ? next : item;
+            places = find_places(s, layer, of_following.kv_head, following);
             load_keys(keys, places, 0, warp, lane);
             prefetch_blocks(places.v, s.kv_type_v, warp, lane);
-            page = find_page(s, following, next_position + kTileTokens, lane);
+            following = find_block(s, of_following, next_position + kTileTokens, lane);
         }
-        hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
+        if (!all_seen) hide_scores(shared, position + warp * kBlockTokens + 2 * (lane & 3), score, lane);
         share_largest(shared, score, warp, lane);
         consumers_sync();
-        weigh_scores(shared, score, columns, warp, lane);
+        weigh_scores<kValueType>(shared, score, columns, warp, lane);
         consumers_sync();
         const int n_blocks = min((n_positions + kBlockTokens - 1) / kBlockTokens, kConsumerWarps);
 #pragma unroll
@@ -411,11 +436,13 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
             share_sums(shared, columns, warp, lane);
             if (item_ends && more) stage_item(s, next, shared, turn + 1, warp, lane);
             consumers_sync();
-            finish_segment(s, item, position, item_ends, shared, columns, warp, lane);
+            finish_segment(s, item.partial >= 0, shared.place[turn & 1], position, item_ends, shared, columns, warp,
+                           lane);
             columns = no_positions<kGroups>();
         }
         if (!more) return;
         turn += item_ends;
+        item_begins = item_ends;
         position = next_position;
     }
 }
@@ -433,7 +460,7 @@ __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, cons
     const AttentionItem *const first = item_of_turn(s, 0);
     if (!first) return wait();
     const AttentionItem item = *first;
-    const TilePlaces places = find_places(s, layer, item, item.begin, find_page(s, item, item.begin, lane), lane);
+    const TilePlaces places = find_places(s, layer, item.kv_head, find_block(s, item, item.begin, lane));
     prefetch_blocks(places.k, s.kv_type_k, warp, lane);
     prefetch_blocks(places.v, s.kv_type_v, warp, lane);
     wait();

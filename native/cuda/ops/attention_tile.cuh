@@ -26,10 +26,11 @@ struct AttentionShared {
     // q8_0: [column tile][32 dims][lane]; f16: [high, low][16 dims][lane]
     uint4 query[kType == PJ_KV_F16 ? 2 * 16 : column_tiles(kGroups) * 8][32];
     float query_scale[8][kColumns];
-    float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot
+    float4 weight[kConsumerWarps][kGroups][32];  // [block][group][lane], by slot; for q8_0 values an uint2 of f16
     float largest[kColumns][kConsumerWarps], sum[kColumns][kConsumerWarps];
     AttentionItem item[4];       // of the CTA's turn, modulo 4: the one before, this one, the next two
     int last[kColumns];          // the column's own position; -1 beyond the sequence's rows
+    int place[2][kColumns];      // column_place() of this item's columns and the next one's, by turn
     Softmax total[2][kColumns];  // before and after a segment, of items that walk all segments
 };
 static_assert(sizeof(AttentionShared<PJ_KV_Q8_0, 4>) <= kScratchBytes, "scratch");
@@ -70,10 +71,14 @@ __device__ __forceinline__ void mma_bytes(float (&dot)[4], const uint4 &a, uint3
 }
 
 // The four scales that lane `source` holds.
+__device__ __forceinline__ uint2 halves_from(uint2 scales, int source) {
+    return make_uint2(__shfl_sync(~0u, scales.x, source), __shfl_sync(~0u, scales.y, source));
+}
+
 __device__ __forceinline__ float4 scales_from(uint2 scales, int source) {
-    const uint32_t x = __shfl_sync(~0u, scales.x, source), y = __shfl_sync(~0u, scales.y, source);
-    const float2 a = __half22float2(*reinterpret_cast<const __half2 *>(&x));
-    const float2 b = __half22float2(*reinterpret_cast<const __half2 *>(&y));
+    const uint2 halves = halves_from(scales, source);
+    const float2 a = __half22float2(*reinterpret_cast<const __half2 *>(&halves.x));
+    const float2 b = __half22float2(*reinterpret_cast<const __half2 *>(&halves.y));
     return make_float4(a.x, a.y, b.x, b.y);
 }
 
@@ -174,15 +179,34 @@ __device__ __forceinline__ ValueOperands value_operands(const ValueBatch<PJ_KV_F
 template <int kType>
 constexpr int kWeightParts = kType == PJ_KV_Q8_0 ? 1 : 2;
 
+// A lane's weights of a block, for values of type kType.
+template <int kType, int kKeyType, int kGroups>
+__device__ __forceinline__ void share_weights(AttentionShared<kKeyType, kGroups> &shared, int block, int group,
+                                              const float (&weight)[4], int lane) {
+    if constexpr (kWeightParts<kType> == 1)
+        reinterpret_cast<uint2 *>(shared.weight[block][group])[lane] =
+            make_uint2(pack_halves(weight[0], weight[1]), pack_halves(weight[2], weight[3]));
+    else
+        shared.weight[block][group][lane] = make_float4(weight[0], weight[1], weight[2], weight[3]);
+}
+
+__device__ __forceinline__ uint32_t multiply_halves(uint32_t a, uint32_t b) {
+    const __half2 product = __hmul2(*reinterpret_cast<const __half2 *>(&a), *reinterpret_cast<const __half2 *>(&b));
+    return *reinterpret_cast<const uint32_t *>(&product);
+}
+
 // A operands of one block's weights, times the scales of V: high and low parts.
 template <int kType>
-__device__ __forceinline__ void split_weights(float4 weight, float4 scale, uint32_t (&high)[2], uint32_t (&low)[2]) {
+__device__ __forceinline__ void split_weights(const float4 (&weight)[32], uint2 scale, int lane, uint32_t (&high)[2],
+                                              uint32_t (&low)[2]) {
     if constexpr (kWeightParts<kType> == 1) {
-        high[0] = pack_halves(weight.x * scale.x, weight.y * scale.y);
-        high[1] = pack_halves(weight.z * scale.z, weight.w * scale.w);
+        const uint2 w = reinterpret_cast<const uint2 *>(weight)[lane];
+        high[0] = multiply_halves(w.x, scale.x);
+        high[1] = multiply_halves(w.y, scale.y);
     } else {
-        split_halves(weight.x, weight.y, high[0], low[0]);
-        split_halves(weight.z, weight.w, high[1], low[1]);
+        const float4 w = weight[lane];
+        split_halves(w.x, w.y, high[0], low[0]);
+        split_halves(w.z, w.w, high[1], low[1]);
     }
 }
 
@@ -191,8 +215,8 @@ template <int kType, int kKeyType, int kGroups>
 __device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, kGroups> &shared,
                                                const ValueBatch<kType> &v, int i, int block,
                                                float (&values)[kGroups][4][2], int lane) {
-    float4 scale = {};
-    if (kType == PJ_KV_Q8_0) scale = scales_from(v.scales, 4 * block + (lane & 3));
+    uint2 scale = {};
+    if constexpr (kType == PJ_KV_Q8_0) scale = halves_from(v.scales, 4 * block + (lane & 3));
     const ValueOperands operands = value_operands(v, i);
 #pragma unroll
     for (int tile = 0; tile < column_tiles(kGroups); ++tile) {
@@ -200,7 +224,7 @@ __device__ __forceinline__ void multiply_block(const AttentionShared<kKeyType, k
 #pragma unroll
         for (int h = 0; h < 2; ++h)
             if (2 * tile + h < kGroups)
-                split_weights<kType>(shared.weight[block][2 * tile + h][lane], scale, high[h], low[h]);
+                split_weights<kType>(shared.weight[block][2 * tile + h], scale, lane, high[h], low[h]);
         const uint32_t a[4] = {high[0][0], high[1][0], high[0][1], high[1][1]};
         const uint32_t a_low[4] = {low[0][0], low[1][0], low[0][1], low[1][1]};
 #pragma unroll

@@ -1,5 +1,6 @@
 // Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, which has the maxima that op_logits leaves. All
-// of its logits come from the L2 cache for top_p of the whole vocabulary, and where the maxima are of no use.
+// of its logits come from the L2 cache for top_p of the whole vocabulary, and where the maxima are of no use. Masks
+// that the host fills meanwhile come over the bus before the stage is complete that the logits wait for.
 //
 // Shared memory: SampleScratch in the scratch of the ops.
 #pragma once
@@ -13,6 +14,20 @@ static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
 static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
 static_assert(kSampleGroups % (4 * kTeamThreads) == 0, "keys are read by fours");
 
+// Loads that the compiler leaves where they are: it would move them down to where each is used, so that one waits for
+// the other. From the L2 cache, and through the L1 cache.
+__device__ __forceinline__ float load_now(const float *p) {
+    float v;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_now(const uint32_t *p) {
+    uint32_t v;
+    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
 struct ConsumerTeam {
     static constexpr int kVectors = kSampleGroups / 4 / kTeamThreads;  // of four keys, a thread
 
@@ -22,25 +37,33 @@ struct ConsumerTeam {
         for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
     }
 
-    // The loads of 16 elements on their way together: none sinks below the barrier, to where its value is used. Other
-    // CTAs have written them in this launch.
+    // The loads of 16 elements on their way together, and of their words of the mask. Other CTAs have written the
+    // logits in this launch.
     template <class Body>
-    __device__ __forceinline__ void values(const float *logits, int n, const Body &body) const {
-        constexpr int kTogether = 16;
+    __device__ __forceinline__ void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
+        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads, kStepWords = kTeamThreads / 32;
+        static_assert(kStep % kSampleGroups == 0, "the group of an element depends on its thread and its load only");
+        int i = threadIdx.x;
 #pragma unroll 1
-        for (int first = 0; first < n; first += kTogether * kTeamThreads) {
-            const int begin = first + threadIdx.x;
+        for (; i + kStep - kTeamThreads < n; i += kStep) {
             float v[kTogether];
+            uint32_t words[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) v[j] = load_now(logits + i + j * kTeamThreads);
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) words[j] = ~0u;
+            if (mask) {
+#pragma unroll
+                for (int j = 0; j < kTogether; ++j) words[j] = load_now(mask + (i >> 5) + j * kStepWords);
+            }
 #pragma unroll
             for (int j = 0; j < kTogether; ++j)
-                v[j] = begin + j * kTeamThreads < n ? __ldcg(logits + begin + j * kTeamThreads) : 0.0f;
-            __syncwarp();
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) {
-                const int i = begin + j * kTeamThreads;
-                if (i < n) body(i, i % kSampleGroups, v[j]);
-            }
+                body(i + j * kTeamThreads, (threadIdx.x + j * kTeamThreads) % kSampleGroups,
+                     sample::masked(words[j], i, v[j]));
         }
+#pragma unroll 1
+        for (; i < n; i += kTeamThreads)
+            body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, __ldcg(logits + i)));
     }
 
     // Likewise those of eight items.
@@ -121,8 +144,33 @@ __device__ __forceinline__ RowMaxima maxima_of(const StepArgs &s, int logits_row
     return {keys ? keys + logits_row * kSampleGroups : nullptr, __ldcg(s.buf.best + logits_row)};
 }
 
+// Waits until the host has filled the step's masks, then brings one to where `mask` points; it may be read behind the
+// next barrier. Each word comes once, sixteen bytes a thread, eight loads on their way together.
+__device__ __forceinline__ void bring_mask(const LateMaskArgs &late, const uint32_t *mask) {
+    if (threadIdx.x == 0)
+        while (load_acquire_host(late.ready) != late.step) __nanosleep(1000);
+    consumers_sync();
+    constexpr int kTogether = 8;
+    const int64_t begin = mask - late.device;
+    const auto *from = reinterpret_cast<const uint4 *>(late.host + begin);
+    auto *to = reinterpret_cast<uint4 *>(late.device + begin);
+    const int n = late.n_words / 4;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += kTogether * kTeamThreads) {
+        uint4 words[kTogether];
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) words[j] = __ldcv(from + min(i + j * kTeamThreads, n - 1));
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j)
+            if (i + j * kTeamThreads < n) to[i + j * kTeamThreads] = words[j];
+    }
+}
+
 template <class Wait>
 __device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
+    if (s.late_masks.step)
+        for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x)
+            if (const uint32_t *mask = s.samples[i].mask) bring_mask(s.late_masks, mask);
     wait();
     SampleScratch &scratch = *reinterpret_cast<SampleScratch *>(scratch_memory());
 #pragma unroll 1

@@ -21,7 +21,7 @@ constexpr uint32_t kWeightOffsets = kWeightEmpty + kRingUses * 8;
 constexpr uint32_t kActFull = kWeightOffsets + kRingUses * 4;
 constexpr uint32_t kActEmpty = kActFull + kMostActSlots * 8;
 constexpr uint32_t kScratch = (kActEmpty + kMostActSlots * 8 + 255) / 256 * 256;
-constexpr uint32_t kScratchBytes = 28 * 1024;             // recurrence, attention
+constexpr uint32_t kScratchBytes = 28 * 1024 + 256;       // recurrence, attention
 constexpr uint32_t kActSlots = kScratch + kScratchBytes;  // a multiple of 256 (ops/wgmma.cuh)
 
 }  // namespace pj::cuda

@@ -15,6 +15,7 @@ from bench.make_synthetic_gguf import PRESETS, write_synthetic
 from pyjet.model.reader import load_model
 from pyjet.native import ROW_LOGITS, NativeEngine
 from tests.native.cuda.conftest import cuda_config
+from tests.native.test_late_masks import WAITED, made_late
 from tests.native.test_sampling import *  # noqa: F403
 from tests.native.test_sampling import expected_tokens, masked, sampled, short_sequences, tokens_of_banned_logits
 
@@ -45,7 +46,10 @@ def test_masks_of_a_large_vocabulary(large: NativeEngine, n_seqs: int) -> None:
     for seed in range(4):
         batch, allowed = masked(short_sequences(n_seqs), np.random.default_rng(seed), N_LARGE)
         result = large.step(batch)
-        assert result.sampled.tolist() == tokens_of_banned_logits(batch, result.logits, allowed)
+        expected = tokens_of_banned_logits(batch, result.logits, allowed)
+        assert result.sampled.tolist() == expected
+        for seconds in (0.0, WAITED):
+            assert large.step(made_late(batch, seconds)).sampled.tolist() == expected
 
 
 def test_steps_without_samples_leave_the_op_out(large: NativeEngine) -> None:
