@@ -14,20 +14,6 @@ static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
 static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
 static_assert(kSampleGroups % (4 * kTeamThreads) == 0, "keys are read by fours");
 
-// Loads that the compiler leaves where they are: it would move them down to where each is used, so that one waits for
-// the other. From the L2 cache, and through the L1 cache.
-__device__ __forceinline__ float load_now(const float *p) {
-    float v;
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
-    return v;
-}
-
-__device__ __forceinline__ uint32_t load_now(const uint32_t *p) {
-    uint32_t v;
-    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(p));
-    return v;
-}
-
 struct ConsumerTeam {
     static constexpr int kVectors = kSampleGroups / 4 / kTeamThreads;  // of four keys, a thread
 
@@ -37,33 +23,33 @@ struct ConsumerTeam {
         for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
     }
 
-    // The loads of 16 elements on their way together, and of their words of the mask. Other CTAs have written the
-    // logits in this launch.
+    // The loads of 16 elements on their way together, and of their words of the mask: none sinks below the barrier, to
+    // where its value is used. Other CTAs have written the logits in this launch.
     template <class Body>
     __device__ __forceinline__ void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
-        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads, kStepWords = kTeamThreads / 32;
+        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads;
         static_assert(kStep % kSampleGroups == 0, "the group of an element depends on its thread and its load only");
-        int i = threadIdx.x;
 #pragma unroll 1
-        for (; i + kStep - kTeamThreads < n; i += kStep) {
+        for (int first = 0; first < n; first += kStep) {
+            const auto index = [&](int j) { return first + j * kTeamThreads + static_cast<int>(threadIdx.x); };
             float v[kTogether];
             uint32_t words[kTogether];
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) v[j] = load_now(logits + i + j * kTeamThreads);
+            for (int j = 0; j < kTogether; ++j) v[j] = index(j) < n ? __ldcg(logits + index(j)) : 0.0f;
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) words[j] = ~0u;
             if (mask) {
 #pragma unroll
-                for (int j = 0; j < kTogether; ++j) words[j] = load_now(mask + (i >> 5) + j * kStepWords);
+                for (int j = 0; j < kTogether; ++j)
+                    if (index(j) < n) words[j] = sample::mask_word(mask, index(j));
             }
+            __syncwarp();
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j)
-                body(i + j * kTeamThreads, (threadIdx.x + j * kTeamThreads) % kSampleGroups,
-                     sample::masked(words[j], i, v[j]));
+            for (int j = 0; j < kTogether; ++j) {
+                const int i = index(j), group = (threadIdx.x + j * kTeamThreads) % kSampleGroups;
+                if (i < n) body(i, group, sample::masked(words[j], i, v[j]));
+            }
         }
-#pragma unroll 1
-        for (; i < n; i += kTeamThreads)
-            body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, __ldcg(logits + i)));
     }
 
     // Likewise those of eight items.
