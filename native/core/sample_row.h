@@ -6,19 +6,29 @@
 //     values(logits, mask, n, body)
 //                                body(i, i % kSampleGroups, logits[i] as the mask leaves it) likewise; thread
 //                                i % kTeamThreads has element i
+//     picked(n, at, logits, body)
+//                                body(at(item), logits[at(item)]) for its share of the items 0 .. n - 1 with at >= 0
 //     value(logits, i)           logits[i], also where an earlier op of the same launch had other logits
+//     keys(groups, body)         body(key) for its share of kSampleGroups keys
+//     copy(groups, from)         its share of kSampleGroups keys that an earlier op of the same launch has left
 //     raise(own, key)            own = the larger of both, where no other thread has it
 //     sum(shared, own)           adds every thread's own number; the call of one thread does not wait for others
-//     largest(shared, own)       likewise the maximum
+//     largest(shared, own)       likewise the maximum. Within for_each, 32 neighbouring items call it, with the same
+//                                `shared`, or none of them
 //     next(shared)               adds 1 and gives the number before
 //     sync()                     waits for the others; what they wrote is there
 //
-// No vocabulary is sorted. It is dealt into 2,048 groups; the k-th largest of their maxima is no larger than the
-// k-th best logit, so few more than k candidates lie from there on, in the groups whose maximum does. These are
+// No vocabulary is sorted. It is dealt into at most 2,048 groups; the k-th largest of their maxima is no larger than
+// the k-th best logit, so few more than k candidates lie from there on, in the groups whose maximum does. These are
 // sorted, so that nothing depends on which thread came first.
+//
+// The groups are runs of neighbours where the maxima of these are known (core/sample_maxima.h), and interleaved
+// otherwise. Neighbours may be good together: when runs bring more candidates than there is room for, the interleaved
+// groups are tried, so a row that these settle is settled either way.
 #pragma once
 
 #include "core/draft_ids.h"
+#include "core/sample_maxima.h"
 #include "core/sample_noise.h"
 #include "core/sampling.h"
 
@@ -31,25 +41,40 @@
 namespace pj {
 
 constexpr int kTeamThreads = 256;
-constexpr int kSampleGroups = 2048;
 constexpr int kMostFound = 2048;  // a power of two
 constexpr int kFewGroups = 512;
+constexpr int kMostRenewed = 256;  // changed logits whose runs are read again; with more, all logits are
+constexpr int kKeyRounds = 16;     // of two bits
 static_assert(kSampleGroups % kTeamThreads == 0, "a group belongs to one thread");
+static_assert(kFewGroups <= kSampleGroups / 2, "there are more runs than that");
 static_assert(PJ_MAX_CANDIDATES < kSampleGroups && PJ_MAX_CANDIDATES < kMostFound, "k-th largest of the groups");
 
 // Shared by the team.
 struct SampleScratch {
     Wide found[kMostFound];
     union {
-        uint32_t groups[kSampleGroups];  // keys of their maxima
-        Wide sums[PJ_MAX_CANDIDATES];    // running sums of the candidates' weights
+        alignas(16) uint32_t groups[kSampleGroups];  // keys of their maxima
+        Wide sums[PJ_MAX_CANDIDATES];                // running sums of the candidates' weights
         Wide arrivals[PJ_MAX_CANDIDATES];
     };
     Wide total;  // weight of all logits
     Wide first;  // to arrive
-    uint32_t reached[32];
+    uint32_t reached[kKeyRounds][3];
     uint16_t few[kFewGroups];  // groups that have candidates
-    uint32_t best, n_few, n_found, n_below, n_probable, winner;
+    uint32_t best, kth, n_few, n_found, n_below, n_probable, winner;
+};
+
+// Which logits a group has.
+struct SampleGroups {
+    int n_each, between, step;
+
+    // The i-th of a group; there may be none behind the last group's first ones.
+    PJ_HOST_DEVICE int at(int group, int i) const { return group * between + i * step; }
+
+    static PJ_HOST_DEVICE SampleGroups interleaved(int n_logits) {
+        return {(n_logits + kSampleGroups - 1) / kSampleGroups, 1, kSampleGroups};
+    }
+    static PJ_HOST_DEVICE SampleGroups runs(int n) { return {n, n, 1}; }
 };
 
 namespace sample {
@@ -65,10 +90,10 @@ PJ_TEAM_FUNCTION float masked(uint32_t word, int i, float logit) {
 template <class Team>
 PJ_TEAM_FUNCTION void clear(const Team &team, SampleScratch &s) {
     team.for_each(kSampleGroups, [&](int i) { s.groups[i] = 0; });
-    team.for_each(32, [&](int i) { s.reached[i] = 0; });
+    team.for_each(kKeyRounds * 3, [&](int i) { s.reached[i / 3][i % 3] = 0; });
     team.for_each(1, [&](int) {
         s.total = s.first = 0;
-        s.best = s.n_few = s.n_found = s.n_below = s.n_probable = s.winner = 0;
+        s.best = s.kth = s.n_few = s.n_found = s.n_below = s.n_probable = s.winner = 0;
     });
     team.sync();
 }
@@ -119,30 +144,83 @@ PJ_TEAM_FUNCTION void ban_missing(const Team &team, float *logits, int n_vocab, 
     team.sync();
 }
 
+// The maxima of interleaved groups.
 template <class Team>
 PJ_TEAM_FUNCTION void find_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits,
                                   const SampleRow &row) {
     team.values(logits, row.mask, n_logits,
                 [&](int, int group, float logit) { team.raise(s.groups[group], logit_key(logit)); });
+    team.sync();
+}
+
+// The maxima of the runs with these tokens, from the logits as they are now. token(i) ascends.
+template <class Team, class Token>
+PJ_TEAM_FUNCTION void renew_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits, int run,
+                                   int n_tokens, const Token &token) {
+    if (!n_tokens) return;
+    const auto is_first = [&](int i) { return i == 0 || token(i - 1) / run != token(i) / run; };
+    team.for_each(n_tokens, [&](int i) {
+        if (is_first(i)) s.groups[token(i) / run] = 0;
+    });
+    team.sync();
+    team.for_each(n_tokens * 32, [&](int item) {
+        if (!is_first(item / 32)) return;
+        const int group = token(item / 32) / run, begin = group * run + item % 32;
+        const int last = (group * run + run < n_logits ? group * run + run : n_logits) - 1;
+        // Those behind the last are the last: no branches, so that all loads are on their way together.
+        float logit[kLongestRun / 32];
+        for (int i = 0; i < kLongestRun / 32; ++i)
+            logit[i] = team.value(logits, begin + 32 * i < last ? begin + 32 * i : last);
+        uint32_t largest = 0;
+        for (const float x : logit) largest = logit_key(x) > largest ? logit_key(x) : largest;
+        team.largest(s.groups[group], largest);
+    });
+    team.sync();
+}
+
+// The maxima of runs, from those before logits were changed.
+template <class Team>
+PJ_TEAM_FUNCTION void take_maxima(const Team &team, SampleScratch &s, const float *logits, int n_logits, int run,
+                                  const SampleRow &row, const uint32_t *keys) {
+    team.copy(s.groups, keys);
+    team.sync();
+    renew_maxima(team, s, logits, n_logits, run, row.n_counts, [&](int i) { return row.counts[i].token; });
+    renew_maxima(team, s, logits, n_logits, run, row.n_biases, [&](int i) { return row.biases[i].token; });
+}
+
+template <class Team>
+PJ_TEAM_FUNCTION void find_best(const Team &team, SampleScratch &s) {
     uint32_t best = 0;
-    team.for_each(kSampleGroups, [&](int i) { best = s.groups[i] > best ? s.groups[i] : best; });
+    team.keys(s.groups, [&](uint32_t key) { best = key > best ? key : best; });
     team.largest(s.best, best);
     team.sync();
 }
 
-// The k-th largest of the groups' maxima, or a key below all candidates when fewer groups have one.
+// The k-th largest of the groups' maxima, or a key below all candidates when fewer groups have one. Two bits a round
+// bring the bound closer, until exactly k maxima reach it: the k-th is the smallest of these.
 template <class Team>
-PJ_TEAM_FUNCTION uint32_t kth_maximum(const Team &team, SampleScratch &s, int k) {
-    uint32_t bound = 0;
-    for (int bit = 31; bit >= 0; --bit) {
-        const uint32_t next = bound | 1u << bit;
-        uint32_t n = 0;
-        team.for_each(kSampleGroups, [&](int i) { n += s.groups[i] >= next; });
-        team.sum(s.reached[bit], n);
+PJ_TEAM_FUNCTION uint32_t kth_maximum(const Team &team, SampleScratch &s, uint32_t k) {
+    uint32_t bound = 0, n_reached = kSampleGroups;
+    for (int round = 0; round < kKeyRounds && n_reached != k; ++round) {
+        const uint32_t step = 1u << (30 - 2 * round), from = bound;
+        uint32_t n[3] = {};
+        team.keys(s.groups, [&](uint32_t key) {
+            for (uint32_t i = 0; i < 3; ++i) n[i] += key >= from + (i + 1) * step;
+        });
+        for (int i = 0; i < 3; ++i) team.sum(s.reached[round][i], n[i]);
         team.sync();
-        if (s.reached[bit] >= static_cast<uint32_t>(k)) bound = next;
+        for (uint32_t i = 0; i < 3; ++i) {
+            if (s.reached[round][i] < k) continue;
+            bound = from + (i + 1) * step;
+            n_reached = s.reached[round][i];
+        }
     }
-    return bound > kLowestKey ? bound : kLowestKey + 1;
+    uint32_t smallest = ~0u;
+    team.keys(s.groups, [&](uint32_t key) { smallest = key >= bound && key < smallest ? key : smallest; });
+    team.largest(s.kth, ~smallest);
+    team.sync();
+    const uint32_t kth = ~s.kth;
+    return kth > kLowestKey ? kth : kLowestKey + 1;
 }
 
 template <class Team>
@@ -154,8 +232,8 @@ PJ_TEAM_FUNCTION void take(const Team &team, SampleScratch &s, int token, uint32
 
 // All candidates from the bound on, in any order. Few groups have any when k is small.
 template <class Team, class Ids>
-PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits, uint32_t bound,
-                              const SampleRow &row, const Ids &ids) {
+PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *logits, int n_logits,
+                              const SampleGroups &groups, uint32_t bound, const SampleRow &row, const Ids &ids) {
     const auto take_at = [&](int i, float logit) { take(team, s, ids.id_of(i), logit_key(logit), bound); };
     team.for_each(kSampleGroups, [&](int group) {
         if (s.groups[group] < bound) return;
@@ -163,12 +241,14 @@ PJ_TEAM_FUNCTION void collect(const Team &team, SampleScratch &s, const float *l
         if (at < kFewGroups) s.few[at] = static_cast<uint16_t>(group);
     });
     team.sync();
-    const int n_few = static_cast<int>(s.n_few), n_each = (n_logits + kSampleGroups - 1) / kSampleGroups;
+    const int n_few = static_cast<int>(s.n_few);
+    const auto index = [&](int item) {
+        const int i = groups.at(s.few[item / groups.n_each], item % groups.n_each);
+        return i < n_logits ? i : -1;
+    };
     if (n_few <= kFewGroups)
-        team.for_each(n_few * n_each, [&](int item) {
-            const int i = s.few[item / n_each] + item % n_each * kSampleGroups;
-            if (i < n_logits) take_at(i, masked(mask_word(row.mask, i), i, team.value(logits, i)));
-        });
+        team.picked(n_few * groups.n_each, index, logits,
+                    [&](int i, float logit) { take_at(i, masked(mask_word(row.mask, i), i, logit)); });
     else
         team.values(logits, row.mask, n_logits, [&](int i, int, float logit) { take_at(i, logit); });
     team.sync();
@@ -268,34 +348,68 @@ PJ_TEAM_FUNCTION int draw(const Team &team, SampleScratch &s, const SampleRow &r
     return token_of(s.found[n - static_cast<int>(s.winner)]);
 }
 
+// Whether this is the best logit of a row that a token can be chosen of.
+PJ_HOST_DEVICE bool is_possible(uint32_t best) { return best > kLowestKey && best < kInfiniteKey; }
+
+// Ids of a run, 0: their maxima are not known or would not save much. Beyond kFewGroups candidates all logits are
+// looked through anyway.
+PJ_HOST_DEVICE int useful_run(int n_logits, const SampleRow &row, const RowMaxima &maxima) {
+    if (!maxima.keys || row.mask || row.n_keep > kFewGroups || row.n_counts + row.n_biases > kMostRenewed) return 0;
+    return run_of_maxima(n_logits);
+}
+
+// All candidates that the cuts may leave, unless they are more than there is room for or not even one.
+template <class Team, class Ids>
+PJ_TEAM_FUNCTION void find(const Team &team, SampleScratch &s, const float *logits, int n_logits, const SampleRow &row,
+                           const Ids &ids, const RowMaxima &maxima) {
+    for (int run = useful_run(n_logits, row, maxima);; run = 0) {
+        clear(team, s);
+        if (run)
+            take_maxima(team, s, logits, n_logits, run, row, maxima.keys);
+        else
+            find_maxima(team, s, logits, n_logits, row);
+        find_best(team, s);
+        if (!is_possible(s.best)) return;
+        const uint32_t bound = kth_maximum(team, s, row.n_keep);
+        collect(team, s, logits, n_logits, run ? SampleGroups::runs(run) : SampleGroups::interleaved(n_logits), bound,
+                row, ids);
+        if (!run || s.n_found <= kMostFound) return;
+        team.sync();
+    }
+}
+
 template <class Team, class Ids>
 PJ_TEAM_FUNCTION int choose(const Team &team, SampleScratch &s, const float *logits, int n_vocab, const SampleRow &row,
-                            const Ids &ids) {
+                            const Ids &ids, const RowMaxima &maxima) {
     const int n_logits = ids.n_logits(n_vocab);
     const bool top_k_cuts = row.n_possible < n_logits && row.n_possible < n_vocab;
-    clear(team, s);
-    find_maxima(team, s, logits, n_logits, row);
-    if (s.best <= kLowestKey || s.best >= kInfiniteKey) return -1;
-    const uint32_t bound = kth_maximum(team, s, row.n_keep);
-    collect(team, s, logits, n_logits, bound, row, ids);
+    find(team, s, logits, n_logits, row, ids, maxima);
+    if (!is_possible(s.best) || s.n_found > kMostFound) return -1;
     if (row.top_p < 1 && row.n_keep < row.n_possible && !top_k_cuts) weigh_all(team, s, logits, n_logits, row);
-    if (s.n_found > kMostFound) return -1;
     sort(team, s);
     const int n = cut(team, s, row, top_k_cuts);
     return n < 0 ? -1 : draw(team, s, row, n);
 }
 
+// Nothing but the best of the logits as they are.
+PJ_HOST_DEVICE bool is_argmax(const SampleRow &row) {
+    return row.n_possible == 1 && !row.mask && !row.n_counts && !row.n_biases;
+}
+
 }  // namespace sample
 
 // Every thread of the team gets the token, -1 when the chain is not settled (pj_sample). logits: those of ids, all of
-// the vocabulary by default; only these may have a mask. They are changed meanwhile and are afterwards what they were,
-// except that those of ids from n_vocab on are -inf. Counts and biases of tokens without a logit are passed over.
+// the vocabulary by default; only these may have a mask and maxima that are known. They are changed meanwhile and are
+// afterwards what they were, except that those of ids from n_vocab on are -inf. Counts and biases of tokens without a
+// logit are passed over.
 template <class Team, class Ids = AllIds>
 PJ_TEAM_FUNCTION int sample_row(const Team &team, SampleScratch &scratch, float *logits, int n_vocab,
-                                const SampleRow &row, const Ids &ids = {}) {
+                                const SampleRow &row, const Ids &ids = {}, const RowMaxima &maxima = {}) {
+    if (maxima.best && sample::is_argmax(row))
+        return sample::is_possible(static_cast<uint32_t>(maxima.best >> 32)) ? token_of(maxima.best) : -1;
     sample::ban_missing(team, logits, n_vocab, ids);
     sample::change(team, logits, row, ids);
-    const int token = sample::choose(team, scratch, logits, n_vocab, row, ids);
+    const int token = sample::choose(team, scratch, logits, n_vocab, row, ids, maxima);
     sample::restore(team, logits, row, ids);
     return token;
 }

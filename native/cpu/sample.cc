@@ -28,7 +28,20 @@ struct Alone {
         }
     }
 
+    template <class At, class Body>
+    void picked(int n, const At &at, const float *logits, const Body &body) const {
+        for (int item = 0; item < n; ++item)
+            if (const int i = at(item); i >= 0) body(i, logits[i]);
+    }
+
     float value(const float *logits, int i) const { return logits[i]; }
+
+    template <class Body>
+    void keys(const uint32_t *groups, const Body &body) const {
+        for (int i = 0; i < kSampleGroups; ++i) body(groups[i]);
+    }
+
+    void copy(uint32_t *groups, const uint32_t *from) const { std::copy_n(from, kSampleGroups, groups); }
     void raise(uint32_t &own, uint32_t key) const { own = key > own ? key : own; }
 
     template <class T>

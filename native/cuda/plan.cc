@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/quants.h"
+#include "core/sample_maxima.h"
 #include "core/sample_params.h"
 #include "core/status.h"
 #include "cuda/engine.h"
@@ -59,6 +60,7 @@ struct FloatPlan {
         act_f32 = take(rows * p.act_f32_width);
         partial = take(partial_floats);
         logits = take(int64_t{max_selected} * s.n_vocab);
+        maxima = take(run_of_maxima(s.n_vocab) ? int64_t{max_selected} * kSampleGroups : 0);
         hidden = take(rows * row_columns(s));
         gdn_rows = take(std::max(gdn_row_count(c, p) * pending_row_floats(s), draft_row_floats(s, c)));
         draft_logits = take(most_draft_rows(c) * 64LL * draft_blocks(s, c));
@@ -72,8 +74,8 @@ struct FloatPlan {
         return begin;
     }
 
-    int64_t x, heads, query, square_sums, act_f32, partial, logits, hidden, gdn_rows, draft_logits, draft_chunks,
-        total = 0;
+    int64_t x, heads, query, square_sums, act_f32, partial, logits, maxima, hidden, gdn_rows, draft_logits,
+        draft_chunks, total = 0;
 };
 
 DeviceShape device_shape(const Shape &s, const Programs &p) {
@@ -309,6 +311,7 @@ void CudaEngine::allocate() {
     b.act_f32 = programs_.act_f32_width ? floats_.data() + f.act_f32 : nullptr;
     b.partial = floats_.data() + f.partial;
     b.logits = floats_.data() + f.logits;
+    if (run_of_maxima(shape_.n_vocab)) b.maxima = reinterpret_cast<uint32_t *>(floats_.data() + f.maxima);
     b.hidden = floats_.data() + f.hidden;
     b.gdn_rows = floats_.data() + f.gdn_rows;
     DraftArgs &d = base_.draft;

@@ -42,8 +42,9 @@ struct Buffers {
     float *partial;
     float *logits;  // [max_selected][n_vocab]: selected rows
     float *hidden;  // [max_rows][n_embd]: rows flagged PJ_ROW_HIDDEN, in order
-    // [max_selected], by selected row, zero before a launch. Low half of the largest key: ~token.
+    // [max_selected], by selected row, zero before a launch: candidate_key of the best logit
     unsigned long long *best;
+    uint32_t *maxima;  // [max_selected][kSampleGroups]: RowMaxima::keys of selected rows; null: not for this vocabulary
     // State: [slot][layer] window [taps - 1][channels], then matrices [value head] in blocks of 16 columns
     float *states;
     int64_t state_slot_floats, state_layer_floats, window_floats;

@@ -50,7 +50,24 @@ struct ThreadOfTeam {
             body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, logits[i]));
     }
 
+    template <class At, class Body>
+    void picked(int n_items, const At &at, const float *logits, const Body &body) const {
+        for_each(n_items, [&](int item) {
+            if (const int i = at(item); i >= 0) body(i, logits[i]);
+        });
+    }
+
     float value(const float *logits, int i) const { return logits[i]; }
+
+    template <class Body>
+    void keys(const uint32_t *groups, const Body &body) const {
+        for_each(kSampleGroups, [&](int i) { body(groups[i]); });
+    }
+
+    void copy(uint32_t *groups, const uint32_t *from) const {
+        for_each(kSampleGroups, [&](int i) { groups[i] = from[i]; });
+    }
+
     void raise(uint32_t &own, uint32_t key) const { own = key > own ? key : own; }
 
     template <class T>
@@ -76,14 +93,15 @@ struct ThreadOfTeam {
 // sample_row by n threads, a divisor of kTeamThreads. Every thread must get the same token: -2 if not.
 template <class Ids = AllIds>
 int sample_by_threads(int n, SampleScratch &scratch, float *logits, int n_vocab, const SampleRow &row,
-                      const Ids &ids = {}) {
+                      const Ids &ids = {}, const RowMaxima &maxima = {}) {
     Barrier barrier(n);
     std::mutex lock;
     std::vector<int> tokens(n, -3);
     std::vector<std::thread> threads;
     for (int i = 0; i < n; ++i)
-        threads.emplace_back(
-            [&, i] { tokens[i] = sample_row(ThreadOfTeam{i, n, barrier, lock}, scratch, logits, n_vocab, row, ids); });
+        threads.emplace_back([&, i] {
+            tokens[i] = sample_row(ThreadOfTeam{i, n, barrier, lock}, scratch, logits, n_vocab, row, ids, maxima);
+        });
     for (std::thread &thread : threads) thread.join();
     for (int token : tokens)
         if (token != tokens[0]) return -2;

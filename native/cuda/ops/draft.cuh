@@ -50,22 +50,24 @@ __device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, co
     for_each_warp(d.n * d.n_chunks, [&](int item, int lane) {
         const RowGroup at(item, d.n_chunks);  // a chunk of a row
         const int first = at.group * kDraftChunkIds, last = min(first + kDraftChunkIds, n_ids);
-        unsigned long long best = 0;
+        Wide best = 0;
         SoftmaxPart part;
+        int column[kDraftChunkIds / 32];
         float value[kDraftChunkIds / 32];
         const auto index = [&](int j) { return first + 32 * j + lane; };
-        // Loads of all of them on their way together.
 #pragma unroll
         for (int j = 0; j < kDraftChunkIds / 32; ++j) {
             const bool exists = index(j) < last && d.ids.id_of(index(j)) < s.shape.n_vocab;
-            value[j] = exists ? product_value(s, op.input[0], at.row, index(j)) : -INFINITY;
+            column[j] = exists ? index(j) : -1;
         }
+        product_values(s, op.input[0], at.row, column, value);
 #pragma unroll
         for (int j = 0; j < kDraftChunkIds / 32; ++j) {
             if (index(j) >= last) continue;
+            if (column[j] < 0) value[j] = -INFINITY;
             d.logits[int64_t{at.row} * n_ids + index(j)] = value[j];
             part.add({value[j], 1.0f});
-            const unsigned long long key = argmax_key(value[j], d.ids.id_of(index(j)));
+            const Wide key = candidate_key(logit_key(value[j]), d.ids.id_of(index(j)));
             best = key > best ? key : best;
         }
         part = of_warp(part);

@@ -58,11 +58,11 @@ struct PieceBatch {
     }
 };
 
-// One value of a row.
-__device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, int n) {
+// One value: n pieces added to `sum`.
+__device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, int n, float sum = 0) {
     constexpr int kTogether = 4;
     const int64_t stride = piece_stride(s);
-    float sum = 0;
+#pragma unroll 1
     for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {
         float v[kTogether];
 #pragma unroll
@@ -74,10 +74,32 @@ __device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, 
     return sum;
 }
 
-// Without the row's factor.
-__device__ __forceinline__ float product_value(const StepArgs &s, const Product &p, int row, int column) {
-    const PieceSpan span = pieces_at(s, p, column);
-    return sum_pieces(s, first_piece(s, p, span, row, column), span.n);
+// Values of several columns of a row without its factor, by whole warps. Look-ups, then first pieces of all of them are
+// on their way together. A column of -1 has the value 0.
+template <int kValues>
+__device__ __forceinline__ void product_values(const StepArgs &s, const Product &p, int row,
+                                               const int (&column)[kValues], float (&value)[kValues]) {
+    constexpr int kFirst = 2;  // pieces, of which few columns have more
+    const int64_t stride = piece_stride(s);
+    PieceSpan span[kValues];
+#pragma unroll
+    for (int j = 0; j < kValues; ++j) span[j] = column[j] < 0 ? PieceSpan{0, 0} : pieces_at(s, p, column[j]);
+    const float *at[kValues];
+    float v[kValues][kFirst];
+#pragma unroll
+    for (int j = 0; j < kValues; ++j) {
+        at[j] = first_piece(s, p, span[j], row, column[j]);
+#pragma unroll
+        for (int i = 0; i < kFirst; ++i) v[j][i] = i < span[j].n ? __ldcg(at[j] + i * stride) : 0.0f;
+    }
+    __syncwarp();  // loads do not sink below it
+#pragma unroll
+    for (int j = 0; j < kValues; ++j) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kFirst; ++i) sum += v[j][i];
+        value[j] = sum_pieces(s, at[j] + kFirst * stride, span[j].n - kFirst, sum);
+    }
 }
 
 // A lane's part of the square sum of a row of the residual stream, which has a sum for every 256 columns.

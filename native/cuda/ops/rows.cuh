@@ -1,6 +1,7 @@
 // Ops that work on 256 columns of a row at a time: embedding, residual, norms, SwiGLU, logits.
 #pragma once
 
+#include "core/sample_maxima.h"
 #include "cuda/ops/lanes.cuh"
 
 namespace pj::cuda {
@@ -163,32 +164,49 @@ __device__ __noinline__ void op_select(const StepArgs &s, const Op &op, const Wa
     });
 }
 
-// Larger value first, then the lower index: one 64-bit maximum decides.
-__device__ __forceinline__ unsigned long long argmax_key(float value, int index) {
-    const uint32_t bits = __float_as_uint(value);
-    const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return static_cast<unsigned long long>(ordered) << 32 | static_cast<uint32_t>(~index);
-}
-
 constexpr int kLogitsChunk = 256;  // ids that one warp looks at: a row keeps all warps of a large GPU busy
+static_assert(kLogitsChunk % kLongestRun == 0, "a run is one warp's");
 
+// The best id of every row; of rows that are kept their logits, and the largest of each run of ids (RowMaxima).
 template <class Wait>
 __device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wait &wait) {
     wait();
-    const int chunks = (s.shape.n_vocab + kLogitsChunk - 1) / kLogitsChunk;
+    const int n_vocab = s.shape.n_vocab, chunks = (n_vocab + kLogitsChunk - 1) / kLogitsChunk;
+    const int run = run_of_maxima(n_vocab);
     for_each_warp(s.n_selected * chunks, [&](int item, int lane) {
-        const int row = static_cast<int>(item / chunks), first = static_cast<int>(item % chunks) * kLogitsChunk;
-        const int last = min(first + kLogitsChunk, s.shape.n_vocab);
-        unsigned long long best = 0;
-#pragma unroll 4
-        for (int i = first + lane; i < last; i += 32) {
-            const float value = product_value(s, op.input[0], row, i);
-            if (s.buf.logits && row < s.n_logits) s.buf.logits[static_cast<int64_t>(row) * s.shape.n_vocab + i] = value;
-            const unsigned long long key = argmax_key(value, i);
-            best = key > best ? key : best;
+        constexpr int kTogether = 4;
+        const RowGroup at(item, chunks);
+        const bool is_kept = s.buf.logits && at.row < s.n_logits;
+        float *const logits = s.buf.logits + int64_t{at.row} * n_vocab;
+        Wide best = 0;
+        uint32_t largest = 0;  // of the run so far
+#pragma unroll 1
+        for (int first = at.group * kLogitsChunk; first < (at.group + 1) * kLogitsChunk; first += 32 * kTogether) {
+            int column[kTogether];
+            float value[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int id = first + 32 * j + lane;
+                column[j] = id < n_vocab ? id : -1;
+            }
+            product_values(s, op.input[0], at.row, column, value);
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int id = first + 32 * j + lane, end = first + 32 * (j + 1);
+                const uint32_t key = id < n_vocab ? logit_key(value[j]) : 0;
+                const Wide candidate = candidate_key(key, id);
+                best = candidate > best ? candidate : best;
+                if (!is_kept) continue;
+                if (id < n_vocab) logits[id] = value[j];
+                largest = key > largest ? key : largest;
+                if (!run || end & (run - 1)) continue;  // a power of two
+                largest = __reduce_max_sync(~0u, largest);
+                if (lane == 0) s.buf.maxima[at.row * kSampleGroups + end / run - 1] = largest;
+                largest = 0;
+            }
         }
         best = warp_largest(best);
-        if (lane == 0) atomicMax(s.buf.best + row, best);
+        if (lane == 0) atomicMax(s.buf.best + at.row, best);
     });
 }
 

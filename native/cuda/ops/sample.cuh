@@ -1,6 +1,6 @@
-// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, its logits come from the L2 cache once, and
-// again for top_p of the whole vocabulary. Masks that the host fills meanwhile come over the bus before the stage is
-// complete that the logits wait for.
+// Tokens of the rows to sample (core/sample_row.h): a row is one CTA's, which has the maxima that op_logits leaves. All
+// of its logits come from the L2 cache for top_p of the whole vocabulary, and where the maxima are of no use. Masks
+// that the host fills meanwhile come over the bus before the stage is complete that the logits wait for.
 //
 // Shared memory: SampleScratch in the scratch of the ops.
 #pragma once
@@ -12,58 +12,91 @@ namespace pj::cuda {
 
 static_assert(sizeof(SampleScratch) <= kScratchBytes, "scratch");
 static_assert(kTeamThreads == kConsumerWarps * 32, "the consumers are the team");
-
-// Loads that the compiler leaves where they are: it would move them down to where each is used, so that one waits for
-// the other. From the L2 cache, and through the L1 cache.
-__device__ __forceinline__ float load_now(const float *p) {
-    float v;
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
-    return v;
-}
-
-__device__ __forceinline__ uint32_t load_now(const uint32_t *p) {
-    uint32_t v;
-    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(v) : "l"(p));
-    return v;
-}
+static_assert(kSampleGroups % (4 * kTeamThreads) == 0, "keys are read by fours");
 
 struct ConsumerTeam {
+    static constexpr int kVectors = kSampleGroups / 4 / kTeamThreads;  // of four keys, a thread
+
     template <class Body>
     __device__ __forceinline__ void for_each(int n, const Body &body) const {
 #pragma unroll 1
         for (int i = threadIdx.x; i < n; i += kTeamThreads) body(i);
     }
 
-    // The loads of 16 elements on their way together, and of their words of the mask. Other CTAs have written the
-    // logits in this launch.
+    // The loads of 16 elements on their way together, and of their words of the mask: none sinks below the barrier, to
+    // where its value is used. Other CTAs have written the logits in this launch.
     template <class Body>
     __device__ __forceinline__ void values(const float *logits, const uint32_t *mask, int n, const Body &body) const {
-        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads, kStepWords = kTeamThreads / 32;
+        constexpr int kTogether = 16, kStep = kTogether * kTeamThreads;
         static_assert(kStep % kSampleGroups == 0, "the group of an element depends on its thread and its load only");
-        int i = threadIdx.x;
 #pragma unroll 1
-        for (; i + kStep - kTeamThreads < n; i += kStep) {
+        for (int first = 0; first < n; first += kStep) {
+            const auto index = [&](int j) { return first + j * kTeamThreads + static_cast<int>(threadIdx.x); };
             float v[kTogether];
             uint32_t words[kTogether];
 #pragma unroll
-            for (int j = 0; j < kTogether; ++j) v[j] = load_now(logits + i + j * kTeamThreads);
+            for (int j = 0; j < kTogether; ++j) v[j] = index(j) < n ? __ldcg(logits + index(j)) : 0.0f;
 #pragma unroll
             for (int j = 0; j < kTogether; ++j) words[j] = ~0u;
             if (mask) {
 #pragma unroll
-                for (int j = 0; j < kTogether; ++j) words[j] = load_now(mask + (i >> 5) + j * kStepWords);
+                for (int j = 0; j < kTogether; ++j)
+                    if (index(j) < n) words[j] = sample::mask_word(mask, index(j));
             }
+            __syncwarp();
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int i = index(j), group = (threadIdx.x + j * kTeamThreads) % kSampleGroups;
+                if (i < n) body(i, group, sample::masked(words[j], i, v[j]));
+            }
+        }
+    }
+
+    // Likewise those of eight items.
+    template <class At, class Body>
+    __device__ __forceinline__ void picked(int n, const At &at, const float *logits, const Body &body) const {
+        constexpr int kTogether = 8;
+#pragma unroll 1
+        for (int first = 0; first < n; first += kTogether * kTeamThreads) {
+            int index[kTogether];
+            float v[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int item = first + threadIdx.x + j * kTeamThreads;
+                index[j] = item < n ? at(item) : -1;
+                v[j] = index[j] < 0 ? 0.0f : __ldcg(logits + index[j]);
+            }
+            __syncwarp();
 #pragma unroll
             for (int j = 0; j < kTogether; ++j)
-                body(i + j * kTeamThreads, (threadIdx.x + j * kTeamThreads) % kSampleGroups,
-                     sample::masked(words[j], i, v[j]));
+                if (index[j] >= 0) body(index[j], v[j]);
         }
-#pragma unroll 1
-        for (; i < n; i += kTeamThreads)
-            body(i, i % kSampleGroups, sample::masked(sample::mask_word(mask, i), i, __ldcg(logits + i)));
     }
 
     __device__ __forceinline__ float value(const float *logits, int i) const { return __ldcg(logits + i); }
+
+    template <class Body>
+    __device__ __forceinline__ void keys(const uint32_t *groups, const Body &body) const {
+        const uint4 *const of_thread = reinterpret_cast<const uint4 *>(groups) + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+            const uint4 four = of_thread[i * kTeamThreads];
+            body(four.x);
+            body(four.y);
+            body(four.z);
+            body(four.w);
+        }
+    }
+
+    __device__ __forceinline__ void copy(uint32_t *groups, const uint32_t *from) const {
+        uint4 v[kVectors];
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+            v[i] = __ldcg(reinterpret_cast<const uint4 *>(from) + threadIdx.x + i * kTeamThreads);
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) reinterpret_cast<uint4 *>(groups)[threadIdx.x + i * kTeamThreads] = v[i];
+    }
+
     __device__ __forceinline__ void raise(uint32_t &own, uint32_t key) const {
         if (key > own) own = key;
     }
@@ -91,6 +124,11 @@ struct ConsumerTeam {
     __device__ __forceinline__ uint32_t next(uint32_t &shared) const { return atomicAdd(&shared, 1u); }
     __device__ __forceinline__ void sync() const { consumers_sync(); }
 };
+
+__device__ __forceinline__ RowMaxima maxima_of(const StepArgs &s, int logits_row) {
+    const uint32_t *const keys = s.buf.maxima;
+    return {keys ? keys + logits_row * kSampleGroups : nullptr, __ldcg(s.buf.best + logits_row)};
+}
 
 // Waits until the host has filled the step's masks, then brings one to where `mask` points; it may be read behind the
 // next barrier. Each word comes once, sixteen bytes a thread, eight loads on their way together.
@@ -125,7 +163,8 @@ __device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
     for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x) {
         const SampleRow row = s.samples[i];
         float *logits = s.buf.logits + int64_t{row.logits_row} * s.shape.n_vocab;
-        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row);
+        const RowMaxima maxima = maxima_of(s, row.logits_row);
+        const int token = sample_row(ConsumerTeam(), scratch, logits, s.shape.n_vocab, row, AllIds(), maxima);
         if (threadIdx.x == 0) s.sampled[i] = token;
     }
 }
