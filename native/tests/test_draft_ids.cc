@@ -77,7 +77,7 @@ void check_rows() {
     for (int i = 0; i < 600; ++i) {
         const int n_vocab = any_of({70, 1000, 2500, 7424});
         Case c = random_case(n_vocab, i % 3 ? 0 : 64);
-        c.mask.clear();  // rows of drafts have none
+        c.mask.clear();                                         // rows of drafts have none
         if (i % 5 == 0) c.sample.top_k = any_of({1500, 3000});  // more than is looked at
         const int n_low = any_of({1, 64, n_vocab / 4, n_vocab});
         const std::vector<int32_t> blocks = random_blocks(n_vocab, n_low, any_of({0, 1, 7, PJ_MAX_DRAFT_BLOCKS}));
