@@ -35,7 +35,7 @@ from pyjet.native import NativeEngine, NativeError
 MARGIN = 4096  # tokens of a slot besides its context
 FILL_ROWS = 512
 # 16 steps right after a pause differ by up to 4 % from the next 16 of the same kind: the best of six such is luck.
-FIXED, ADAPTIVE = Lengths(40, 48), Lengths(80, 64)
+FIXED, ADAPTIVE = Lengths(16, 32), Lengths(80, 64)
 QUICK_FIXED, QUICK_ADAPTIVE = Lengths(2, 4), Lengths(4, 8)
 
 
