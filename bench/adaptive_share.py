@@ -142,11 +142,12 @@ def measure(
             left_out.append(f"{n_seqs} at {context}")
             continue
         wanted = list(requests(n_seqs, context, limits.n_vocab))
-        # What a step of so many drafts takes does not depend on how many of them are right.
-        times = {n: run(stepper, core_limits(limits, fixed_settings(n, rates_of(0.5))), wanted, fixed) for n in FIXED}
         for name, ratio in RATIOS.items():
-            chosen = run(stepper, core_limits(limits, adaptive_settings(rates_of(ratio))), wanted, adaptive)
-            cells[f"{n_seqs} at {context}, {name}"] = cell(times, chosen, rates_of(ratio))
+            # Rows that were right are computed once more, in the next step's recurrence, so all runs have the same lots.
+            rates = rates_of(ratio)
+            times = {n: run(stepper, core_limits(limits, fixed_settings(n, rates)), wanted, fixed) for n in FIXED}
+            chosen = run(stepper, core_limits(limits, adaptive_settings(rates)), wanted, adaptive)
+            cells[f"{n_seqs} at {context}, {name}"] = cell(times, chosen, rates)
     shares = [each["share"] for each in cells.values()]
     found: dict[str, Any] = {"adaptive": cells, "adaptive_left_out": left_out}
     return {**found, "adaptive_worst_share": min(shares)} if shares else found

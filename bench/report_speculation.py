@@ -31,6 +31,8 @@ def speculation_table(record: dict[str, Any]) -> str:
     origin = "are of the same run" if record.get("llama_cpp_measured_here") else "were recorded earlier on an H200"
     more = [f"{bound.text}: {value} ({bound.wanted}, {verdict})" for bound, value, verdict in bounds.lines(record)
             if value and not bound.key.startswith("tok_s_ratio")]  # fmt: skip
+    if left_out := record.get("adaptive_left_out"):
+        more.append(f"of these not measured: {', '.join(left_out)}")
     details = " ".join(f"{text[0].upper()}{text[1:]}." for text in more)
     note = f"Both with `{record['options']}`: acceptance by lot; llama.cpp's figures {origin}. {details} "
     note += f"{record['model']}, random weights; {run_note(record)}"

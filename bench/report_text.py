@@ -11,6 +11,13 @@ def markdown(head: list[str], rows: list[list[str]], note: str) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
 
 
+OTHER_RUNS = {  # figures that a file keeps of an earlier commit, by the key that names it
+    "llama_cpp_commit": "llama.cpp's figures",
+    "http_commit": "streaming clients",
+}
+
+
 def run_note(record: dict[str, Any]) -> str:
     """Where and when a file's figures were measured."""
-    return f"{record['device']}; commit {record['commit']}; {record['date']}."
+    others = "".join(f", {what} of {record[key]}" for key, what in OTHER_RUNS.items() if key in record)
+    return f"{record['device']}; commit {record['commit']}{others}; {record['date']}."

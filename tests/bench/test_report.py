@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
+from bench.report_text import run_note
 
 BENCH = {
     "model": "m.gguf", "device": "cpu", "threads": 2, "kv": "f16", "repeat": 3, "llama_cpp": "x", "date": "2026-01-01",
@@ -90,6 +91,11 @@ def test_agents_table_has_a_column_for_each_server_and_the_verdicts() -> None:
     assert lines[0] == ["0.25", "4.63", "", "<= 0.3", "ok"]
     assert lines[1][-1] == "not measured"
     assert lines[2][-1] == "MISSED"
+
+
+def test_figures_of_an_earlier_commit_are_named() -> None:
+    record = {"device": "a card", "commit": "new", "date": "2026-01-01", "llama_cpp_commit": "old"}
+    assert run_note(record) == "a card; commit new, llama.cpp's figures of old; 2026-01-01."
 
 
 def test_a_table_without_results_says_so(results: Path) -> None:

@@ -1,10 +1,10 @@
 // Paged attention with heads of 256; smaller ones share one (kv_layout.h).
 //
-// Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. In a tile
-// every score is weighed against the largest so far, tile included; the weights' sums are taken per
-// lane and added over lanes and warps at the segment's end, the values block after block. Segments are
-// merged in order. A row's own last position cuts what it sees, whatever other rows of its item see:
-// a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
+// Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. Scores are weighed
+// against a reference of their column: the largest score of the segment's first tile, or of a later one in which a score
+// lies far above it. The weights' sums are taken per lane and added over lanes and warps at the segment's end, the
+// values block after block. Segments are merged in order. A row's own last position cuts what it sees, whatever other
+// rows of its item see: a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
 #pragma once
 
 #include "cuda/ops/attention_tile.cuh"
