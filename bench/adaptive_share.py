@@ -143,7 +143,7 @@ def measure(
             continue
         wanted = list(requests(n_seqs, context, limits.n_vocab))
         for name, ratio in RATIOS.items():
-            # Rows that were right are computed once more, in the next step's recurrence, so all runs have the same lots.
+            # Rows that were right are computed again, in the next step's recurrence: all runs have the same lots.
             rates = rates_of(ratio)
             times = {n: run(stepper, core_limits(limits, fixed_settings(n, rates)), wanted, fixed) for n in FIXED}
             chosen = run(stepper, core_limits(limits, adaptive_settings(rates)), wanted, adaptive)
