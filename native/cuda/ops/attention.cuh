@@ -588,7 +588,7 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
                                shared, columns, warp, lane);
             forget_values(columns);
         }
-        if (!has_ahead) return;
+        if (!has_ahead) return wait_for_item();  // one that no turn has may be on its way to what the next op uses
         is_apart = shared.item[ahead.turn % 4].partial >= 0;
         if (has_after && item_ends) {
             stage_item(s, of_after, shared, after.turn, warp, lane);
