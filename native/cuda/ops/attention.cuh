@@ -13,7 +13,7 @@
 
 namespace pj::cuda {
 
-// The row of a sequence that a column belongs to: column / head_group.
+// The row of a sequence that a column belongs to: column / head_group (check_rows of plan.cc).
 __device__ __forceinline__ unsigned row_of_column(const StepArgs &s, unsigned column) {
     return __umulhi(column << 8, s.shape.head_group_reciprocal);
 }
@@ -195,7 +195,8 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     }
 }
 
-// Where the results of an item's column go: the first float of its partials, or of its head; -1: no row has it.
+// Where the results of an item's column go: the first float of its partials (partials_of) or of its head (head_of), for
+// which 32 bits are enough (check_rows of plan.cc); -1: no row has it.
 __device__ __forceinline__ int column_place(const StepArgs &s, const AttentionItem &item, int column) {
     const int index = query_index(s, item, column);
     if (index < 0 || item.partial < 0) return index < 0 ? -1 : index * kHeadDim;
