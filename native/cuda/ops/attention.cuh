@@ -1,10 +1,10 @@
 // Paged attention with heads of 256; smaller ones share one (kv_layout.h).
 //
 // Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. Scores are weighed
-// against a reference of their column: the largest score of the segment's first tile, or of a later one in which a score
-// lies far above it. The weights' sums are taken per lane and added over lanes and warps at the segment's end, the
-// values block after block. Segments are merged in order. A row's own last position cuts what it sees, whatever other
-// rows of its item see: a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
+// against a reference of their column: the largest score of the segment's first tile, or of a later one in which a
+// score lies far above it. The weights' sums are taken per lane and added over lanes and warps at the segment's end,
+// the values block after block. Segments are merged in order. A row's own last position cuts what it sees, whatever
+// other rows of its item see: a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
 #pragma once
 
 #include "cuda/ops/attention_tile.cuh"
@@ -301,8 +301,8 @@ __device__ __forceinline__ bool must_rise(const float (&score)[kGroups][4], cons
     return rises;
 }
 
-// After share_largest of all warps. The columns' sums keep their size; what else was weighed is to be multiplied by the
-// factors.
+// After share_largest of all warps. What was weighed so far, the columns' sums too, is to be multiplied by the factors
+// (scale_columns).
 template <int kType, int kGroups>
 __device__ __forceinline__ OfColumns<kGroups> raise_references(const AttentionShared<kType, kGroups> &shared,
                                                                Columns<kGroups> &columns, int lane) {
