@@ -77,10 +77,10 @@ void start_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     b.start(*in, *out);
 }
 
-// What waits for masks goes on.
-void give_masks(pj_engine *engine, bool is_ok) {
+// What waits for the masks of the step `in` goes on.
+void give_masks(pj_engine *engine, const pj_step_in &in, bool is_ok) {
     engine->masks = is_ok ? Masks::kThere : Masks::kFailed;
-    engine->backend->masks_ready(*engine->in, *engine->out, is_ok);
+    engine->backend->masks_ready(in, *engine->out, is_ok);
 }
 
 int checked_slot(const pj_engine *engine, int32_t slot) {
@@ -172,7 +172,8 @@ int32_t pj_engine_create(const pj_model *model, const pj_config *config, pj_engi
 }
 
 void pj_engine_destroy(pj_engine *engine) {
-    if (engine && engine->in && engine->masks == Masks::kAwaited) guarded([&] { give_masks(engine, false); });
+    if (engine && engine->in && engine->masks == Masks::kAwaited)
+        guarded([&] { give_masks(engine, *engine->in, false); });
     delete engine;
 }
 
@@ -206,7 +207,7 @@ int32_t pj_masks_ready(pj_engine *engine, int32_t is_ok) {
     return guarded([&] {
         not_null(engine, "engine");
         if (!engine->in || engine->masks != Masks::kAwaited) fail(PJ_ERR_ARGUMENT, "no step waits for masks");
-        give_masks(engine, is_ok != 0);
+        give_masks(engine, *engine->in, is_ok != 0);
     });
 }
 
@@ -214,8 +215,9 @@ int32_t pj_step_wait(pj_engine *engine) {
     return guarded([&] {
         not_null(engine, "engine");
         if (!engine->in) fail(PJ_ERR_ARGUMENT, "no step has been started");
-        if (engine->masks == Masks::kAwaited) give_masks(engine, false);
-        engine->backend->finish(*std::exchange(engine->in, nullptr), *engine->out);
+        const pj_step_in &in = *std::exchange(engine->in, nullptr);  // whatever fails, the step has ended
+        if (engine->masks == Masks::kAwaited) give_masks(engine, in, false);
+        engine->backend->finish(in, *engine->out);
         if (engine->masks == Masks::kFailed) fail(PJ_ERR_CANCELLED, "the masks of the step could not be made");
     });
 }

@@ -131,7 +131,7 @@ void CudaEngine::start(const pj_step_in &in, pj_step_out &out) {
 void CudaEngine::masks_ready(const pj_step_in &in, pj_step_out &out, bool is_ok) {
     if (!launches_block()) {
         if (is_ok) copy_late_masks(in);
-        late_masks_.publish();
+        late_masks_.publish();  // before anything that may fail
     }
     make_current();
     if (launches_block()) launch(in, wanted_, 0);

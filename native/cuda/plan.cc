@@ -147,11 +147,23 @@ int most_positions(const Shape &s, const pj_config &c) {
     return static_cast<int>(std::min<int64_t>(int64_t{c.n_pages} * c.page_tokens, s.n_ctx_train));
 }
 
-// 2^32 / page_tokens, rounded up. What the kernel computes with 32 bits has to fit: the page of a position p, for which
-// p * page_tokens must, and places within a layer's page.
-uint32_t page_reciprocal(const pj_config &c, const Shape &s, const KvLayout &kv) {
+// What attention computes of pages with 32 bits has to fit: the page of a position p, for which p * page_tokens must,
+// and places within a layer's page.
+void check_pages(const pj_config &c, const Shape &s, const KvLayout &kv) {
     if (int64_t{most_positions(s, c)} * c.page_tokens > UINT32_MAX || kv.layer_bytes > UINT32_MAX)
         fail(PJ_ERR_ARGUMENT, "pages of %d tokens are too large for the CUDA backend", c.page_tokens);
+}
+
+// Likewise of rows: places of heads, and the row of a column c, for which c * (head_group - 1) is less than 2^24.
+void check_rows(const pj_config &c, const Shape &s) {
+    const WideHeads wide(s);
+    const int64_t group = wide.n_query / wide.n_kv, columns = c.max_rows * group;
+    if (c.max_rows * int64_t{wide.n_query} * kWideDim > INT32_MAX || columns * (group - 1) >= 1 << 24)
+        fail(PJ_ERR_ARGUMENT, "steps of %d rows are too large for the CUDA backend", c.max_rows);
+}
+
+// 2^32 / page_tokens, rounded up.
+uint32_t page_reciprocal(const pj_config &c) {
     return static_cast<uint32_t>(((uint64_t{1} << 32) + c.page_tokens - 1) / c.page_tokens);
 }
 
@@ -177,6 +189,8 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
       kv_(model.shape, config, programs_.n_attention_layers),
       partial_floats_(partial_capacity(model.shape, config)),
       pending_(config.n_state_slots, 0) {
+    check_pages(config_, shape_, kv_);
+    check_rows(config_, shape_);
     plan_launches();
     plan_states();
 }
@@ -345,7 +359,7 @@ void CudaEngine::fill_constants() {
     base_.max_selected = max_selected_;
     base_.max_spec = config_.max_spec;
     base_.page_tokens = config_.page_tokens;
-    base_.page_reciprocal = page_reciprocal(config_, shape_, kv_);
+    base_.page_reciprocal = page_reciprocal(config_);
     base_.kv_type_k = config_.kv_type_k;
     base_.kv_type_v = config_.kv_type_v;
     base_.k_rotation = kv_.k_rotation;

@@ -293,8 +293,8 @@ typedef struct pj_step_out {
 PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 
 /* The same in two parts, so that the caller has time for other work while a device computes. Both structures and all
- * that they point to stay as they are until pj_step_wait; only pj_masks_ready is allowed in between. When pj_step_start
- * fails there is nothing to wait for. The CPU computes in pj_step_wait. */
+ * that they point to, but for late masks, stay as they are until pj_step_wait or pj_engine_destroy; only pj_masks_ready
+ * is allowed in between. When pj_step_start fails there is nothing to wait for. The CPU computes in pj_step_wait. */
 PJ_API int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 PJ_API int32_t pj_step_wait(pj_engine *engine);
 

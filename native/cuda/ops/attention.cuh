@@ -1,10 +1,10 @@
 // Paged attention with heads of 256; smaller ones share one (kv_layout.h).
 //
 // Order of sums: positions are cut at absolute borders (segment_of), a segment in tiles of 128. Scores are weighed
-// against a reference of their column: the largest score of the segment's first tile, or of a later one in which a score
-// lies far above it. The weights' sums are taken per lane and added over lanes and warps at the segment's end, the
-// values block after block. Segments are merged in order. A row's own last position cuts what it sees, whatever other
-// rows of its item see: a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
+// against a reference of their column: the largest score of the segment's first tile, or of a later one in which a
+// score lies far above it. The weights' sums are taken per lane and added over lanes and warps at the segment's end,
+// the values block after block. Segments are merged in order. A row's own last position cuts what it sees, whatever
+// other rows of its item see: a weight of zero adds nothing, and a tile beyond the row leaves its softmax as it is.
 #pragma once
 
 #include "cuda/ops/attention_tile.cuh"
@@ -13,7 +13,7 @@
 
 namespace pj::cuda {
 
-// The row of a sequence that a column belongs to: column / head_group.
+// The row of a sequence that a column belongs to: column / head_group (check_rows of plan.cc).
 __device__ __forceinline__ unsigned row_of_column(const StepArgs &s, unsigned column) {
     return __umulhi(column << 8, s.shape.head_group_reciprocal);
 }
@@ -195,7 +195,8 @@ __device__ __forceinline__ void stage_queries(const StepArgs &s, const Attention
     }
 }
 
-// Where the results of an item's column go: the first float of its partials, or of its head; -1: no row has it.
+// Where the results of an item's column go: the first float of its partials (partials_of) or of its head (head_of), for
+// which 32 bits are enough (check_rows of plan.cc); -1: no row has it.
 __device__ __forceinline__ int column_place(const StepArgs &s, const AttentionItem &item, int column) {
     const int index = query_index(s, item, column);
     if (index < 0 || item.partial < 0) return index < 0 ? -1 : index * kHeadDim;
@@ -300,8 +301,8 @@ __device__ __forceinline__ bool must_rise(const float (&score)[kGroups][4], cons
     return rises;
 }
 
-// After share_largest of all warps. The columns' sums keep their size; what else was weighed is to be multiplied by the
-// factors.
+// After share_largest of all warps. What was weighed so far, the columns' sums too, is to be multiplied by the factors
+// (scale_columns).
 template <int kType, int kGroups>
 __device__ __forceinline__ OfColumns<kGroups> raise_references(const AttentionShared<kType, kGroups> &shared,
                                                                Columns<kGroups> &columns, int lane) {
@@ -588,7 +589,7 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
                                shared, columns, warp, lane);
             forget_values(columns);
         }
-        if (!has_ahead) return;
+        if (!has_ahead) return wait_for_item();  // one that no turn has may be on its way to what the next op uses
         is_apart = shared.item[ahead.turn % 4].partial >= 0;
         if (has_after && item_ends) {
             stage_item(s, of_after, shared, after.turn, warp, lane);

@@ -91,8 +91,9 @@ __device__ __forceinline__ void split_halves(float x, float y, uint32_t &high, u
     low = pack_halves(x - x_high, y - y_high);
 }
 
-// Loops over a warp's words are unrolled in two halves: the code of a whole tile would be more than what a
-// multiprocessor keeps near itself. The second half moves to the registers of the first.
+// Where keys and values are not both q8_0 (multiply_both), loops over a warp's words are unrolled in two halves: the
+// code of a whole tile would be more than what a multiprocessor keeps near itself. The second half moves to the
+// registers of the first.
 constexpr int kHalf = kLoads / 2;
 
 __device__ __forceinline__ void take_second_half(uint4 (&words)[kLoads]) {

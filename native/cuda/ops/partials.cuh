@@ -1,7 +1,8 @@
 // Partial results of attention: a running softmax over the positions of some segments.
 //
 // Scores are in units of log2, and weights 2^8 times their size: an f16 half of a weight keeps more of a
-// small one. The factor is in the values and in the sum, so it cancels.
+// small one, and one whose score lies above its reference (kRise) still fits. The factor is in the values and in the
+// sum, so it cancels.
 #pragma once
 
 #include "cuda/ops/kv_blocks.cuh"

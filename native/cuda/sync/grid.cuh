@@ -16,7 +16,7 @@ __device__ __forceinline__ uint32_t load_acquire(const uint32_t *p) {
     return v;
 }
 
-// Likewise of a number that the host writes, in pinned memory.
+// A number that the host writes while the kernel runs, in pinned memory.
 __device__ __forceinline__ uint32_t load_acquire_host(const uint32_t *p) {
     uint32_t v;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
