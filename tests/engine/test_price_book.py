@@ -88,6 +88,11 @@ def test_one_measurement_takes_the_place_of_what_was_guessed_from_others() -> No
     assert book.above()[2] == approx(0.005) and book.is_known(2)
 
 
+def test_more_rows_never_take_less_time_in_empty_contexts() -> None:
+    noisy = StepCosts([(1, 0.0100), (2, 0.0098), (3, 0.0103), (4, 0.0101)])
+    assert DecodePrices(noisy, 4).of_rows().tolist() == [0.0, 0.0100, 0.0100, 0.0103, 0.0103]
+
+
 def test_classes_are_of_like_contexts() -> None:
     assert context_class(23_000) == context_class(23_500)
     assert context_class(0) == context_class(200) < context_class(4000) < context_class(23_000)

@@ -97,3 +97,13 @@ def test_a_steep_size_costs_what_it_did_at_first_when_contexts_are_empty_again()
     assert costs.seconds(192) == approx(0.050)
     costs.observe(12, 0.004)
     assert costs.seconds(192) == approx(0.025), "a faster device"
+
+
+def test_noise_beside_a_size_that_hardly_grew_says_nothing() -> None:
+    costs = StepCosts([(12, 0.0100), (192, 0.050)])
+    for _ in range(5):
+        costs.observe(12, 0.0101)
+        costs.observe(192, 0.052)
+    for _ in range(FRESH_STEPS):
+        costs.observe(12, 0.020)
+    assert costs.seconds(192) == approx(0.100)
