@@ -34,7 +34,8 @@ class SizeCost:
         self.level = self.newest = 0.0
         self.at_step = 0
         self._recent: deque[float] = deque(maxlen=N_RECENT)
-        self._times = deque([1.0, 1.0], N_RECENT)  # what one spoilt step says would keep the size from being tried
+        # How many times the share. A spoilt step alone must not count: the size would never be tried again.
+        self._times = deque([1.0, 1.0], N_RECENT)
 
     def add(self, seconds: float, at_step: int) -> None:
         self._recent.append(seconds)
