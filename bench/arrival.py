@@ -104,8 +104,9 @@ def measure(api: str, model: Path, n_agents: int, n_context: int, n_new: int, n_
 @click.option("--reps", default=9, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
 def main(model: Path, agents: int, context: int, messages: int, followup: int, reps: int, out: Path | None) -> None:
+    sizes = f"--agents {agents} --context {context} --messages {messages} --followup {followup} --reps {reps}"
     figures: dict[str, Any] = {
-        "command_arrival": f"python -m bench.arrival --messages {messages} --reps {reps}",
+        "command_arrival": f"python -m bench.arrival {sizes}",
         "arrival_load_average_before": round(os.getloadavg()[0], 1),
     }
     for api in APIS:

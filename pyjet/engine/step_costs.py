@@ -15,6 +15,7 @@ SMALL_ROWS = 256  # steps of more rows take about as much longer as they have mo
 MAX_GAP = 2  # between sizes further apart than this factor the price is taken from a line, or none would be tried
 FRESH_STEPS = 100  # a measurement older than so many steps is scaled by what has changed since
 NEAR_STEPS = 8  # two sizes measured within so many steps had about the same contexts
+MIN_GROWTH = 0.1  # of the nearest size's price: from less nothing can be said of how much steeper another one is
 
 
 def index_of(n_rows: int) -> int:
@@ -25,21 +26,31 @@ def index_of(n_rows: int) -> int:
 class SizeCost:
     """The newest measurements of one size. ``calibrated``: seconds when nothing was in the context; 0: unknown.
 
-    ``steepness``: how much more it grew since then than the nearest size did, as far as that is known.
+    Attention is a larger part of some sizes: since then they grew by several times the share that others did.
     """
 
     def __init__(self) -> None:
         self.calibrated = 0.0
-        self.steepness = 1.0
         self.level = self.newest = 0.0
         self.at_step = 0
         self._recent: deque[float] = deque(maxlen=N_RECENT)
+        # How many times the share. A spoilt step alone must not count: the size would never be tried again.
+        self._times = deque([1.0, 1.0], N_RECENT)
 
     def add(self, seconds: float, at_step: int) -> None:
         self._recent.append(seconds)
         self.newest = seconds
         self.level = median(self._recent)
         self.at_step = at_step
+
+    def compare(self, growth: float) -> None:
+        """It was measured when the nearest size took ``growth`` (a share of its calibrated price) longer than then."""
+        if growth >= MIN_GROWTH:
+            self._times.append(max(0.0, self.newest / self.calibrated - 1.0) / growth)
+
+    def grown(self, growth: float) -> float:
+        """Its price when the nearest size takes so much longer."""
+        return self.calibrated * (1.0 + growth * (median(self._times) if growth > 0.0 else 1.0))
 
 
 class StepCosts:
@@ -68,9 +79,8 @@ class StepCosts:
         self._n_steps += 1
         cost = self._costs[index]
         cost.add(max(seconds, 1e-9), self._n_steps)
-        if cost.calibrated:
-            growth = self._growth(index, NEAR_STEPS)
-            cost.steepness = seconds / cost.calibrated / growth if growth else 1.0
+        if cost.calibrated and (growth := self._growth(index, NEAR_STEPS)) is not None:
+            cost.compare(growth)
 
     def seconds(self, n_rows: int) -> float:
         """Price of a step, rather too high than too low; 0 when nothing has been measured.
@@ -118,25 +128,27 @@ class StepCosts:
         return self._costs[self._known[max(0, at - 1)]].level
 
     def _price(self, index: int) -> float:
-        """A size not measured lately has become as much slower since its calibration as the nearest one that was.
+        """A size not measured lately has become slower since its calibration as the nearest one did that was.
 
-        Or as much more slower as it was when both were measured last: attention is a larger part of some sizes.
-
-        So a size that once was too slow is tried again when a prompt starts from the beginning or the device is free.
+        By the same share of its price, or by more if that was so when both were measured. So a size that once was too
+        slow is tried again when a prompt starts from the beginning or the device is free.
         """
         cost = self._costs[index]
         if self._is_fresh(index, self._fresh_steps) or not cost.calibrated:
             return cost.level
         growth = self._growth(index, self._fresh_steps)
-        return cost.calibrated * cost.steepness * growth if growth else cost.level
+        return cost.level if growth is None else cost.grown(growth)
 
-    def _growth(self, index: int, n_steps: int) -> float:
-        """Newest price over calibration of the nearest other size of the last ``n_steps``; 0: none was measured."""
+    def _growth(self, index: int, n_steps: int) -> float | None:
+        """By what share the nearest other size of the last ``n_steps`` takes longer than calibrated; None: no other.
+
+        Its newest price counts: from one prompt to the next contexts differ.
+        """
         near = [i for i in self._known if i != index and self._costs[i].calibrated and self._is_fresh(i, n_steps)]
         if not near:
-            return 0.0
+            return None
         nearest = self._costs[min(near, key=lambda i: abs(i - index))]
-        return nearest.newest / nearest.calibrated
+        return nearest.newest / nearest.calibrated - 1.0
 
     def _is_fresh(self, index: int, n_steps: int) -> bool:
         return self._costs[index].at_step > self._n_steps - n_steps

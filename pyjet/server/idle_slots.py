@@ -26,8 +26,8 @@ class IdleSlots:
     def started(self, slot: int) -> None:
         """A request begins in ``slot``: the prompts of the idle ones are left to the cache.
 
-        As at llama-server this is told before anything is computed, so that who has the answer finds it in the log,
-        which a thread of its own writes.
+        As at llama-server this is told before the answer begins: the log is written by a thread of its own, and whoever
+        has the answer may look for it there.
         """
         if not self._enabled:
             return

@@ -11,5 +11,5 @@ from bench.host_path import KINDS, measure
 def test_all_parts_are_measured(kind: str) -> None:
     found = measure(2, 40, 20, KINDS[kind])
     assert set(found) == {"begin", "prepare", "take", "masks", "settle", "path"}
-    assert all(us > 0.0 for us in found.values())
+    assert all(us > 0.0 for name, us in found.items() if name != "masks" or kind == "_grammar")
     assert found["path"] >= found["begin"]

@@ -149,9 +149,11 @@ def test_ratios_take_the_peers_own_figures_first() -> None:
 
 def test_the_table_and_its_bounds() -> None:
     record = {"device": "H200", "commit": "abc", "date": "2026-01-01", "model": "27B", "options": "--spec-type x",
-              **figures(SERVED), **ratios(figures(SERVED), {}, "an H200"), "draft_overhead_fraction": 0.2}  # fmt: skip
+              **figures(SERVED), **ratios(figures(SERVED), {}, "an H200"), "draft_overhead_fraction": 0.2,
+              "adaptive_worst_share": 0.95, "adaptive_left_out": ["1 at 100000", "4 at 100000"]}  # fmt: skip
     text = speculation_table(record)
     assert f"| 1 agent | 2.35 | 305 | {LLAMA_CPP['1']:.0f} | {305 / LLAMA_CPP['1']:.1f} | >= 3 | MISSED |" in text
     assert "| 8 agents |  |  |  |  | >= 6 | not measured |" in text
     assert "recorded earlier" in text and "0.2 (<= 0.06, MISSED)" in text
+    assert "0.95 (>= 0.98, MISSED). Of these not measured: 1 at 100000, 4 at 100000. 27B" in text
     assert {b.key for b in bounds.BOUNDS} >= {f"tok_s_ratio_{case}" for case in LLAMA_CPP}

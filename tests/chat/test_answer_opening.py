@@ -66,12 +66,27 @@ def test_a_client_may_set_the_variable_itself(monkeypatch: pytest.MonkeyPatch) -
     assert both[0] == both[1] == template.render(MESSAGES, kwargs={"add_generation_prompt": "yes"})
 
 
-def test_messages_cannot_be_changed_by_a_template() -> None:
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "messages[0].update(role='x')",
+        "messages[0]['pop']('role')",
+        "messages[0].tags.append('b')",
+        "messages[0].tags.clear()",
+        "messages[0]|attr('tags')|attr('pop')()",
+        "(messages|map(attribute='tags')|first).pop()",
+        "(messages|map('attr', 'clear')|list)[0]()",
+        "tools[0].function.clear()",
+        "messages.pop()",
+    ],
+)
+def test_messages_and_tools_cannot_be_changed_by_a_template(attempt: str) -> None:
     messages = [{"role": "user", "content": "Hi", "tags": ["a"]}]
-    for attempt in ("messages[0].update(role='x')", "messages[0].tags.append('b')", "messages.pop()"):
-        with pytest.raises(TemplateError, match="unsafe"):
-            ChatTemplate("{% if " + attempt + " %}{% endif %}").render(messages)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    with pytest.raises(TemplateError):
+        ChatTemplate("{% if " + attempt + " %}{% endif %}").render(messages, tools)
     assert messages == [{"role": "user", "content": "Hi", "tags": ["a"]}]
+    assert tools == [{"type": "function", "function": {"name": "f"}}]
 
 
 def test_templates_of_models() -> None:

@@ -18,6 +18,11 @@ def last_line(error: pytest.ExceptionInfo[TemplateError]) -> str:
 
 @pytest.mark.parametrize("source", [
     "{{ ''.__class__ }}",
+    "{{ ''['__class__'] }}",
+    "{{ '{0.__class__}'.format(messages) }}",
+    "{{ ('{0.__class__}' | attr('format'))(messages) }}",
+    "{% for m in messages %}{{ loop._iterator }}{% endfor %}",
+    "{% for m in messages %}{{ loop.cycle.__func__ }}{% endfor %}",
     "{{ messages.__class__.__mro__ }}",
     "{{ raise_exception.__globals__ }}",
     "{{ messages | attr('__class__') }}",

@@ -1,7 +1,7 @@
 """The benchmark of adaptive drafts on the H200 of h200_device.
 
 ``adaptive_share`` is that of bench.adaptive_share: its lengths of runs, its acceptance by lot, its accounting. The real
-policy runs; only the device is made of measured numbers and noise.
+policy runs; only the device is made of what its kernels take, and noise.
 """
 
 from __future__ import annotations

@@ -97,11 +97,20 @@ def test_context_limit_leaves_the_last_token_out() -> None:
     assert (event.reason, event.n_context, len(run.tokens("a"))) == ("context", 39, 2)
 
 
-def test_empty_prompt_and_bad_tokens() -> None:
+def test_an_empty_prompt_ends_at_once() -> None:
     run = Run()
-    run.submit(request("empty", prompt=()), request("bad", prompt=(1, N_VOCAB)))
+    run.submit(request("empty", prompt=()))
     assert run.last("empty").reason == "none"
-    assert run.last("bad").kind == "server"
+    assert not run.core.has_work
+
+
+@pytest.mark.parametrize("prompt", [(1, N_VOCAB), (1, -1), (1 << 31,), (1 << 63, 1), (-1, 1 << 63), (1, 1 << 70)])
+def test_tokens_outside_the_vocabulary_fail_at_once(prompt: tuple[int, ...]) -> None:
+    run = Run()
+    run.submit(request(prompt=prompt))
+    event = run.last("a")
+    assert isinstance(event, FailedEvent)
+    assert (event.kind, event.message) == ("server", "Prompt contains invalid tokens")
     assert not run.core.has_work
 
 

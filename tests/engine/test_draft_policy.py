@@ -23,7 +23,9 @@ from pyjet.engine.acceptance import (
 from pyjet.engine.draft_costs import RESTS, DraftCosts
 from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook, best_rate
 from pyjet.engine.draft_policy import BETTER, Company, DraftPolicy
+from pyjet.engine.draft_trials import DraftTrials
 from pyjet.engine.step_costs import SIZES, StepCosts
+from pyjet.engine.step_lessons import StepLessons, StepShape
 
 ROWS = SIZES[:16]
 
@@ -139,6 +141,21 @@ def test_passes_look_at_the_contexts_once() -> None:
     tried.step_prices(Company(4, context=9), 10)
     assert tried.pass_seconds(2) == approx(0.002 + 2 * 0.0002)
     assert tried.pass_seconds(RESTS) == 0.0
+
+
+def test_looking_at_the_contexts_is_no_part_of_what_a_draft_costs() -> None:
+    costs, passes = StepCosts(zip(ROWS, flat(16))), DraftCosts((0.0, 0.001, 0.001))
+    tried = DraftPolicy(costs, passes, attention_blocks=16)
+    lessons = StepLessons(costs, passes, tried, DraftTrials(tried, DraftOutlook(tried, 2)), is_calibrated=True)
+    deep = Company(4, context=9)
+    for i in range(400):  # attention of the model takes 3.2 ms, so a pass takes 0.2 ms more than in empty contexts
+        n_draft = i % 3
+        lessons.shape = StepShape(4, 1, n_draft, deep, None)
+        lessons.observe(0.01 + 0.0032 + n_draft * 0.0012)
+        lessons.learn()
+        tried.step_prices(deep, 10)
+    assert passes.seconds(1) == approx(0.001, rel=0.03) and passes.seconds(2) == approx(0.002, rel=0.03)
+    assert tried.pass_seconds(2) == approx(0.0024, rel=0.03)
 
 
 def test_speeds_with_each_number_of_drafts() -> None:

@@ -78,6 +78,21 @@ def test_companies_have_prices_of_their_own() -> None:
     assert prices.of_widest()[2] == approx(0.001)
 
 
+def test_one_measurement_takes_the_place_of_what_was_guessed_from_others() -> None:
+    other, book = PriceBook(BASE, 4), PriceBook(BASE, 8)
+    for step in range(9):
+        other.add(8, 2, 0.011, step)
+    book.inherit(other, 3.0, is_near=False)
+    assert book.above()[2] == approx(0.003) and not book.is_known(2)
+    book.add(16, 2, 0.025, 9)
+    assert book.above()[2] == approx(0.005) and book.is_known(2)
+
+
+def test_more_rows_never_take_less_time_in_empty_contexts() -> None:
+    noisy = StepCosts([(1, 0.0100), (2, 0.0098), (3, 0.0103), (4, 0.0101)])
+    assert DecodePrices(noisy, 4).of_rows().tolist() == [0.0, 0.0100, 0.0100, 0.0103, 0.0103]
+
+
 def test_classes_are_of_like_contexts() -> None:
     assert context_class(23_000) == context_class(23_500)
     assert context_class(0) == context_class(200) < context_class(4000) < context_class(23_000)

@@ -72,3 +72,38 @@ def test_old_prices_remember_how_much_steeper_a_size_was() -> None:
         costs.observe(12, 0.010)
     assert costs.seconds(192) == approx(0.074, rel=0.01)
     assert costs.seconds(64) == approx(0.019 * 1.25), "never measured beside others: as its neighbours"
+
+
+def test_one_spoilt_step_does_not_keep_a_size_from_being_tried() -> None:
+    costs = StepCosts([(12, 0.008), (64, 0.019), (192, 0.051)])
+    costs.observe(12, 0.010)
+    costs.observe(192, 0.5)
+    for _ in range(FRESH_STEPS):
+        costs.observe(12, 0.010)
+    assert costs.seconds(192) == approx(0.051 * 1.25)
+
+
+def test_a_steep_size_costs_what_it_did_at_first_when_contexts_are_empty_again() -> None:
+    costs = StepCosts([(12, 0.008), (192, 0.050)])
+    for _ in range(3):
+        costs.observe(12, 0.016)
+        costs.observe(192, 0.200)
+    for _ in range(FRESH_STEPS):
+        costs.observe(12, 0.016)
+    assert costs.seconds(192) == approx(0.200)
+    costs.observe(12, 0.012)
+    assert costs.seconds(192) == approx(0.125), "half of the growth"
+    costs.observe(12, 0.008)
+    assert costs.seconds(192) == approx(0.050)
+    costs.observe(12, 0.004)
+    assert costs.seconds(192) == approx(0.025), "a faster device"
+
+
+def test_noise_beside_a_size_that_hardly_grew_says_nothing() -> None:
+    costs = StepCosts([(12, 0.0100), (192, 0.050)])
+    for _ in range(5):
+        costs.observe(12, 0.0101)
+        costs.observe(192, 0.052)
+    for _ in range(FRESH_STEPS):
+        costs.observe(12, 0.020)
+    assert costs.seconds(192) == approx(0.100)

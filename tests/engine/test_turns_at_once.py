@@ -66,6 +66,39 @@ def test_no_state_comes_back_from_the_host_when_all_agents_ask_again() -> None:
     run.check_all_ended()
 
 
+def test_while_a_slot_is_free_a_state_that_somebody_goes_on_from_stays_where_it_is() -> None:
+    run, native = noting_run(n_slots=3, n_extra_states=1, n_ctx_total=400)
+    prompt = tuple(range(9))
+    run.submit(request("first", prompt, max_tokens=4))
+    run.drain()
+    while run.core.prepare():
+        pass
+    longer = (*prompt, *run.tokens("first"), 40)
+    native.log.clear()
+    for name, last in (("a", 1), ("b", 2)):
+        run.submit(request(name, (*longer, last), max_tokens=4))
+    run.step()
+    assert native.log.count("copy") == 2 and "write" not in native.log
+    run.drain()
+    run.check_all_ended()
+
+
+def test_copies_may_come_when_a_request_may_start() -> None:
+    run, _ = noting_run(n_slots=1)
+    assert not run.core.may_copy
+    run.submit(request("a", max_tokens=9))
+    assert run.core.may_copy
+    run.step()
+    run.step()
+    run.submit(request("b"))
+    run.step()
+    assert not run.core.may_copy, "nothing has changed since b found no slot"
+    run.note(run.core.cancel("a"))
+    assert run.core.may_copy
+    run.drain()
+    run.check_all_ended()
+
+
 def test_a_state_that_several_start_from_stays_on_the_device() -> None:
     run, native = noting_run(n_slots=3, n_extra_states=1, n_ctx_total=400, n_ctx_slot=80, checkpoint_gap=4)
     system = tuple(range(20))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,32 @@ def test_an_error_while_masks_are_filled_comes_out(engine: NativeEngine, error: 
         engine.step(replace(batch, fill_masks=fail))
     assert caught.value is error
     assert engine.step(made_late(batch)).sampled.tolist() == expected
+
+
+class NotingLibrary:
+    """Notes what a step is told of its masks."""
+
+    def __init__(self) -> None:
+        self._lib = load_library()
+        self.told: list[bool] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lib, name)
+
+    def pj_masks_ready(self, engine: Any, is_ok: bool) -> int:
+        self.told.append(is_ok)
+        return int(self._lib.pj_masks_ready(engine, is_ok))
+
+
+def test_a_step_is_told_whether_there_are_masks(engine: NativeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = NotingLibrary()
+    monkeypatch.setattr(engine, "_lib", library)
+    batch = masked_batch(5)
+    engine.step(made_late(batch))
+    with pytest.raises(ZeroDivisionError):
+        engine.step(replace(batch, fill_masks=lambda: 1 // 0))
+    engine.step(batch)
+    assert library.told == [True, False]
 
 
 class RawStep:

@@ -117,6 +117,10 @@ _ELEMENTS = (
         ({"prompt": 5}, _ELEMENTS),
         ({"prompt": {"x": 1}}, _ELEMENTS),
         ({"prompt": [5, None]}, _ELEMENTS),
+        ({"prompt": [5, True]}, _ELEMENTS),
+        ({"prompt": [5, 6.0]}, _ELEMENTS),
+        ({"prompt": [5, 2**64]}, _ELEMENTS),
+        ({"prompt": [5, 2**63]}, "Prompt contains invalid tokens"),
         ({"prompt": [5, 10**9]}, "Prompt contains invalid tokens"),
         ({"prompt": [-1]}, "Prompt contains invalid tokens"),
         (
