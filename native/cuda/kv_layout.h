@@ -34,6 +34,8 @@ struct WideHeads {
           n_kv((s.n_head_kv + heads - 1) / heads),
           n_query(n_kv * heads * s.head_group()) {}
 
+    int head_group() const { return n_query / n_kv; }  // query heads of a wide head
+
     int heads;    // kv heads of a wide head
     int n_kv;     // wide heads
     int n_query;  // query heads, with those of kv heads that the model does not have

@@ -86,7 +86,7 @@ DeviceShape device_shape(const Shape &s, const Programs &p) {
     d.n_head = wide.n_query;
     d.n_head_kv = wide.n_kv;
     d.head_dim = kWideDim;
-    d.head_group = d.n_head / d.n_head_kv;
+    d.head_group = wide.head_group();
     d.head_group_reciprocal = ((1u << 24) + d.head_group - 1) / d.head_group;
     d.query_heads = s.n_head;
     d.query_dim = s.head_dim;
@@ -157,7 +157,7 @@ void check_pages(const pj_config &c, const Shape &s, const KvLayout &kv) {
 // Likewise of rows: places of heads, and the row of a column c, for which c * (head_group - 1) is less than 2^24.
 void check_rows(const pj_config &c, const Shape &s) {
     const WideHeads wide(s);
-    const int64_t group = wide.n_query / wide.n_kv, columns = c.max_rows * group;
+    const int64_t group = wide.head_group(), columns = c.max_rows * group;
     if (c.max_rows * int64_t{wide.n_query} * kWideDim > INT32_MAX || columns * (group - 1) >= 1 << 24)
         fail(PJ_ERR_ARGUMENT, "steps of %d rows are too large for the CUDA backend", c.max_rows);
 }

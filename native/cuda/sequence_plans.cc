@@ -18,7 +18,7 @@ AttentionItem no_item() {
 class Planner {
   public:
     Planner(const pj_step_in &in, const DeviceShape &shape, const PlanLimits &limits, SequencePlans &out)
-        : in_(in), shape_(shape), limits_(limits), group_(shape.n_head / shape.n_head_kv), out_(out) {}
+        : in_(in), shape_(shape), limits_(limits), group_(static_cast<int>(shape.head_group)), out_(out) {}
 
     void plan() {
         out_.column_groups = 1;

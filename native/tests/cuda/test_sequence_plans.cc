@@ -16,6 +16,7 @@ DeviceShape shape_27b() {
     DeviceShape s = {};
     s.n_head = 24;
     s.n_head_kv = 4;
+    s.head_group = 6;
     s.head_dim = 256;
     s.n_gdn_head_v = 48;
     s.n_gdn_head_k = 16;
@@ -27,6 +28,7 @@ DeviceShape shape_dense() {
     DeviceShape s = {};
     s.n_head = 60;
     s.n_head_kv = 3;
+    s.head_group = 20;
     s.head_dim = 256;
     return s;
 }
