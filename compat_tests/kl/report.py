@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -74,11 +75,16 @@ def device() -> str:
     return names[0] if names else platform.machine()
 
 
+def without_folder(argument: str) -> str:
+    """An argument of the command line with the name alone where it is a file: its folder is this machine's."""
+    return re.sub(r"[^=]*/", "", argument)
+
+
 def circumstances(module: str, tested: str) -> dict[str, Any]:
     """When, how and with what a comparison with llama.cpp ran. tested: pyjet's instruction set or GPU."""
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "command": " ".join([f"python -m {module}", *sys.argv[1:]]),
+        "command": " ".join([f"python -m {module}", *map(without_folder, sys.argv[1:])]),
         "device": f"{device()}, {tested}",
         "pyjet": build_info(),
         "llama_cpp": f"xllamacpp {XLLAMACPP_VERSION}",

@@ -11,7 +11,7 @@ import pytest
 from compat_tests.kl.bound import KvResult, Verdict, judge, misses
 from compat_tests.kl.divergence import Sample, compare, log_softmax, pool, stack
 from compat_tests.kl.pyjet_logits import same_bits
-from compat_tests.kl.report import f16_note, ratios, record, save, table
+from compat_tests.kl.report import f16_note, ratios, record, save, table, without_folder
 
 MODES = ("single", "batch 8")
 
@@ -139,3 +139,11 @@ def test_record_is_json(tmp_path: Path) -> None:
     assert found["results"][0]["within"]["mean"] is True
     assert found["results"][0]["llama_cpp_nudged"] is None
     assert sorted(found["texts"]) == ["eval-chats.jsonl", "kl-python.txt"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "recorded"),
+    [("/a/b/kl.json", "kl.json"), ("--out=../kl.json", "--out=kl.json"), ("F16,Q8_0", "F16,Q8_0")],
+)
+def test_recorded_commands_name_no_folders(argument: str, recorded: str) -> None:
+    assert without_folder(argument) == recorded
