@@ -18,7 +18,7 @@ import csv
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,20 +83,24 @@ def short_name(mangled: str) -> str:
     return f"{name}<{','.join(numbers)}>" if numbers else name
 
 
+def with_functions(samples: Iterable[Sampled], functions: list[tuple[int, str]]) -> Iterator[tuple[str, Sampled]]:
+    """Each sample behind the name of the function that it lies in; ``functions`` begin with the kernel."""
+    begins = [begin for begin, _ in functions]
+    for each in samples:
+        yield functions[bisect_right(begins, each.offset) - 1][1], each
+
+
 def by_function(samples: Iterable[Sampled], functions: list[tuple[int, str]]) -> Counter[str]:
     """Samples of each function."""
-    begins = [begin for begin, _ in functions]
     counts: Counter[str] = Counter()
-    for each in samples:
-        at = bisect_right(begins, each.offset) - 1
-        counts[functions[at][1] if at >= 0 else "?"] += each.n
+    for name, each in with_functions(samples, functions):
+        counts[name] += each.n
     return counts
 
 
 def instructions_of(samples: Iterable[Sampled], functions: list[tuple[int, str]], name: str) -> list[Sampled]:
     """The instructions of one function."""
-    begins = [begin for begin, _ in functions]
-    return [each for each in samples if functions[max(0, bisect_right(begins, each.offset) - 1)][1] == name]
+    return [each for function, each in with_functions(samples, functions) if function == name]
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 100})

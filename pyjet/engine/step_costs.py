@@ -31,15 +31,19 @@ class SizeCost:
 
     def __init__(self) -> None:
         self.calibrated = 0.0
-        self.level = self.newest = 0.0
+        self.level = 0.0
         self.at_step = 0
         self._recent: deque[float] = deque(maxlen=N_RECENT)
         # How many times the share. A spoilt step alone must not count: the size would never be tried again.
         self._times = deque([1.0, 1.0], N_RECENT)
 
+    @property
+    def newest(self) -> float:
+        """0 when it was never measured."""
+        return self._recent[-1] if self._recent else 0.0
+
     def add(self, seconds: float, at_step: int) -> None:
         self._recent.append(seconds)
-        self.newest = seconds
         self.level = median(self._recent)
         self.at_step = at_step
 
