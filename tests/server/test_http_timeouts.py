@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -101,7 +102,7 @@ def test_a_closed_connection_does_not_take_a_new_one_with_it(
     """One that comes in the round that gives another up may get the other's descriptor."""
     engine.say(ENDLESS)
     with open_request(port, "/completion", BODY), socket.socket() as new, contextlib.ExitStack() as fillers:
-        give_up = Channel.give_up
+        give_up, called = Channel.give_up, threading.Event()
 
         def give_up_and_be_called(channel: Channel) -> None:
             descriptor = channel.socket.fileno()
@@ -109,9 +110,10 @@ def test_a_closed_connection_does_not_take_a_new_one_with_it(
             fill_descriptors(descriptor, fillers)
             new.connect(("127.0.0.1", port))
             new.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            called.set()
 
         monkeypatch.setattr(Channel, "give_up", give_up_and_be_called)
-        assert engine.wait_idle(60)
+        assert called.wait(60)
         new.settimeout(DEADLINE)
         assert read_until(new, b"\r\n\r\n").startswith(b"HTTP/1.1 200")
 
