@@ -70,7 +70,7 @@ def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stu
 
 
 def steady(log: dict[str, Any], n_rows: int, n_tokens: int, n_sampled: int) -> dict[str, Any]:
-    """Steps in which all sequences have all their rows, so many sampled; the first ones, which warm up, are left out."""
+    """Steps in which all sequences have all their rows, so many sampled; without the first ones, which warm up."""
     steps = np.flatnonzero((log["rows"] == n_rows) & (log["sampled"] == n_sampled))[n_tokens // 8 :]
     return {key: value if key == "device" else value[steps] for key, value in log.items()}
 

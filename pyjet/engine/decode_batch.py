@@ -28,7 +28,7 @@ class DecodeBatch:
 
     def _write(self, plan: Plan, drafts: DraftPlan | None, arrays: RowArrays) -> StepBatch:
         """Field by field for all sequences: that takes a fraction of the time of one after the other."""
-        seqs: list[tuple[int, ...]] = []
+        seqs: list[int] = []  # as StepArrays.seq_words: records take several times as long
         row_seq: list[int] = []
         row_flags: list[int] = []
         holders: list[tuple[Sequence, int, int]] = []
@@ -39,13 +39,13 @@ class DecodeBatch:
             of_drafts: tuple[int, ...] = NO_DRAFTS
             if drafts is not None:
                 of_drafts = (n_verify, 0, n_samples if drafts.is_sampled and flags & ROW_SAMPLE else -1, 0)
-            seqs.append((sequence.state_slot, len(row_seq), n_rows, n_verify, 0, n_pages, n_held, 0, *of_drafts))
+            seqs += (sequence.state_slot, len(row_seq), n_rows, n_verify, 0, n_pages, n_held, 0, *of_drafts)
             holders.append((sequence, sequence.table_version, n_held))
             row_seq += [index] * n_rows
             row_flags += [flags] * n_rows
             n_samples += n_rows if flags & ROW_SAMPLE else 0
             n_pages += n_held
-        arrays.seqs[: len(plan)] = seqs
+        arrays.seq_words[: len(seqs)] = seqs
         arrays.row_seq[: len(row_seq)] = row_seq
         arrays.row_flags[: len(row_seq)] = row_flags
         arrays.row_next[: len(row_seq)] = CHOSEN
@@ -55,16 +55,20 @@ class DecodeBatch:
         """The rows that come next."""
         tokens: list[int] = []
         positions: list[int] = []
+        n_accept: list[int] = []
+        n_draft: list[int] = []
         for sequence in self._sequences:
             drafts, first = sequence.verifying, sequence.n_computed
             tokens.append(sequence.generated[-1])
             tokens += drafts
             positions += range(first, first + 1 + len(drafts))
+            n_accept.append(sequence.n_pending)
+            n_draft.append(sequence.n_draft)
         self._batch.tokens[:] = tokens
         self._batch.positions[:] = positions
-        self._n_accept[:] = [sequence.n_pending for sequence in self._sequences]
+        self._n_accept[:] = n_accept
         if self._drafts is not None:
-            self._n_draft[:] = [sequence.n_draft for sequence in self._sequences]
+            self._n_draft[:] = n_draft
         if self._sampled:
             self._samples.write_draws([(s.sampler, s.verifying) for s in self._sampled])
         if self._is_constrained:

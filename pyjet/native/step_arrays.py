@@ -30,6 +30,7 @@ class StepArrays:
         self.row_flags = np.zeros(max_rows, np.uint32)
         self.row_next = np.zeros(max_rows, np.int32)
         self.seqs = np.zeros(max_seqs, SEQ_DTYPE)
+        self.seq_words = self.seqs.view(np.int32)  # the same: field after field, sequence after sequence
         self._of_samples = samples, counts, biases
         self._masks = no_masks() if masks is None else masks
         self._blocks = no_blocks()
