@@ -137,8 +137,8 @@ class Speculation:
         n_draft = self._n_draft
         for sequence, each, ahead, n in zip(decoding, guesses, aheads, lengths):
             sequence.verifying = drafts = self._chosen_drafts(sequence, each, n, min(max_spec, ahead))
-            room = ahead - len(drafts)
-            sequence.n_draft = n_draft if n_draft < room else room
+            n_left = ahead - len(drafts)
+            sequence.n_draft = n_draft if n_draft < n_left else n_left
 
     def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
         """Lengths of drafts that make most tokens per second, or those of a trial."""
