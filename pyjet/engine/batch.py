@@ -27,7 +27,7 @@ class BatchBuilder:
         layouts = layouts_of(plan)
         if self._decode is None or not self._decode.fits(layouts, drafts):
             self._decode = None
-            if not all([sequence.is_decoding for sequence, _ in plan]):
+            if not all(sequence.is_decoding for sequence, _ in plan):
                 return self._write(plan, drafts)
             self._decode = DecodeBatch(layouts, drafts, self._arrays)
         return self._decode.advance()

@@ -19,7 +19,7 @@ class DecodeBatch:
         self._samples = arrays.samples
         self._sampled: list[Sequence] = []
         self._batch = self._write(drafts, arrays)
-        self._is_constrained = any([s.constraint is not None for s in self._sampled])
+        self._is_constrained = any(s.constraint is not None for s in self._sampled)
         self._n_accept, self._n_draft = self._batch.seqs["n_accept"], self._batch.seqs["n_draft"]
 
     def fits(self, layouts: list[Layout], drafts: DraftPlan | None) -> bool:
