@@ -140,6 +140,18 @@ __device__ __forceinline__ void copy_words(T &to, const T &from, int thread, int
         reinterpret_cast<uint64_t *>(&to)[i] = reinterpret_cast<const uint64_t *>(&from)[i];
 }
 
+// The same by a warp that does not wait for it: wait_for_fetch() does.
+template <class T>
+__device__ __forceinline__ void fetch_words(T &to, const T &from, int lane) {
+    static_assert(sizeof(T) % 8 == 0, "copied in 8-byte words");
+    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
+    for (int i = lane * 8; i < static_cast<int>(sizeof(T)); i += 32 * 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at + i),
+                     "l"(reinterpret_cast<const char *>(&from) + i)
+                     : "memory");
+}
+__device__ __forceinline__ void wait_for_fetch() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // A clock that ticks coarsely but does not change its pace.
 __device__ __forceinline__ long long nanoseconds() {
     long long t;
@@ -148,7 +160,7 @@ __device__ __forceinline__ long long nanoseconds() {
 }
 
 // The consumers' walk. An op's description comes to shared memory while the one before it runs: first
-// reads from global memory would cost every op a microsecond.
+// reads from global memory would cost every op a microsecond, and so would a warp that waits for them.
 __device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2]) {
     const StepArgs &s = args[0];
     const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
@@ -165,10 +177,11 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2])
     consumers_sync();
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
-        if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
+        if (fetcher >= 0 && i + 1 < s.n_ops) fetch_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher);
         trace_begin(i);
         run_op(args[op.flags & kOpDrafting ? 1 : 0], op, StageWait{stage});
         trace(kTraceDone);
+        if (fetcher >= 0) wait_for_fetch();
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++stage;
