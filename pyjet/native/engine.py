@@ -81,6 +81,11 @@ class NativeEngine:
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
 
+    @property
+    def copies_beside_steps(self) -> bool:
+        """Whether a device copies states while it computes; a CPU does one after the other."""
+        return self.config.device != "cpu"
+
     def _create(self, config: EngineConfig, progress: ProgressCallback | None) -> None:
         raised: list[BaseException] = []
 
