@@ -71,6 +71,7 @@ class NoMemory:
     """Pages and states that hold nothing."""
 
     state_bytes = page_bytes = 1
+    copies_beside_steps = True
 
     def host_memory(self, n_bytes: int) -> np.ndarray:
         return np.zeros(n_bytes, np.uint8)

@@ -69,6 +69,22 @@ pj::Engine &backend(const pj_engine *engine) {
     return *engine->backend;
 }
 
+int checked_slot(const pj_engine *engine, int32_t slot) {
+    const int n = engine->limits.config.n_state_slots;
+    if (slot < 0 || slot >= n) fail(PJ_ERR_ARGUMENT, "state slot %d is outside 0..%d", slot, n - 1);
+    return slot;
+}
+
+// For copies of a slot, which may come while a step computes that does not have it.
+pj::Engine &backend_beside_step(const pj_engine *engine, int32_t slot) {
+    not_null(engine, "engine");
+    checked_slot(engine, slot);
+    for (int i = 0; engine->in && i < engine->in->n_seqs; ++i)
+        if (engine->in->seqs[i].state_slot == slot)
+            fail(PJ_ERR_ARGUMENT, "state slot %d belongs to sequence %d of the step that has been started", slot, i);
+    return *engine->backend;
+}
+
 void start_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
     pj::Engine &b = backend(engine);
     not_null(in, "in");
@@ -81,12 +97,6 @@ void start_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out) {
 void give_masks(pj_engine *engine, const pj_step_in &in, bool is_ok) {
     engine->masks = is_ok ? Masks::kThere : Masks::kFailed;
     engine->backend->masks_ready(in, *engine->out, is_ok);
-}
-
-int checked_slot(const pj_engine *engine, int32_t slot) {
-    const int n = engine->limits.config.n_state_slots;
-    if (slot < 0 || slot >= n) fail(PJ_ERR_ARGUMENT, "state slot %d is outside 0..%d", slot, n - 1);
-    return slot;
 }
 
 void check_pages(const pj_engine *engine, const int32_t *pages, int32_t n, const char *name) {
@@ -253,19 +263,19 @@ int32_t pj_state_copy(pj_engine *engine, int32_t from_slot, int32_t to_slot) {
 
 int32_t pj_state_read(pj_engine *engine, int32_t slot, void *host, uint64_t n_bytes) {
     return guarded([&] {
-        pj::Engine &b = backend(engine);
+        pj::Engine &b = backend_beside_step(engine, slot);
         not_null(host, "host");
         check_size(n_bytes, b.state_bytes());
-        b.state_read(checked_slot(engine, slot), host);
+        b.state_read(slot, host);
     });
 }
 
 int32_t pj_state_write(pj_engine *engine, int32_t slot, const void *host, uint64_t n_bytes) {
     return guarded([&] {
-        pj::Engine &b = backend(engine);
+        pj::Engine &b = backend_beside_step(engine, slot);
         not_null(host, "host");
         check_size(n_bytes, b.state_bytes());
-        b.state_write(checked_slot(engine, slot), host);
+        b.state_write(slot, host);
     });
 }
 

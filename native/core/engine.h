@@ -23,7 +23,8 @@ class Engine {
     // The rest of it; the arguments are those of start(). Late masks are ready.
     virtual void finish(const pj_step_in &in, pj_step_out &out) = 0;
 
-    // Slots and pages are in range, buffers have the right size.
+    // Slots and pages are in range, buffers have the right size. Of these calls only state_read and state_write come
+    // between start() and finish(), for slots that the step does not have; the copy has ended when they return.
     virtual void state_commit(int slot, int n_accept) = 0;
     virtual void state_reset(int slot) = 0;
     virtual void state_copy(int from, int to) = 0;

@@ -33,18 +33,23 @@ void CudaEngine::state_copy(int from, int to) {
     pending_[to] = 0;
 }
 
-void CudaEngine::state_read(int slot, void *host) {
+// Behind all that came before the step that computes, or before now; not behind the step, which has other slots. The
+// host waits for the end, so later work of stream_ comes behind the copy.
+void CudaEngine::copy_state(void *to, const void *from, cudaMemcpyKind kind, const char *what) const {
     make_current();
-    const char *const what = "reading a state";
-    if (slot_floats_) check(cudaMemcpyAsync(host, state(slot), state_bytes(), cudaMemcpyDeviceToHost, stream_), what);
-    synchronize(what);
+    if (!slot_floats_) return;
+    if (!is_computing_) check(cudaEventRecord(before_step_, stream_), what);
+    check(cudaStreamWaitEvent(copies_, before_step_, 0), what);
+    check(cudaMemcpyAsync(to, from, state_bytes(), kind, copies_), what);
+    copies_.synchronize(what);
+}
+
+void CudaEngine::state_read(int slot, void *host) {
+    copy_state(host, state(slot), cudaMemcpyDeviceToHost, "reading a state");
 }
 
 void CudaEngine::state_write(int slot, const void *host) {
-    make_current();
-    const char *const what = "writing a state";
-    if (slot_floats_) check(cudaMemcpyAsync(state(slot), host, state_bytes(), cudaMemcpyHostToDevice, stream_), what);
-    synchronize(what);
+    copy_state(state(slot), host, cudaMemcpyHostToDevice, "writing a state");
     pending_[slot] = 0;
 }
 

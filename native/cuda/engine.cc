@@ -121,6 +121,7 @@ void CudaEngine::make_current() const { check(cudaSetDevice(device_.index), "ope
 void CudaEngine::start(const pj_step_in &in, pj_step_out &out) {
     begin_ = std::chrono::steady_clock::now();
     make_current();
+    check(cudaEventRecord(before_step_, stream_), "starting a step on the GPU");
     wanted_ = wanted_rows(in);
     if (out.argmax) std::fill_n(out.argmax, in.n_rows, -1);
     if (out.sampled) std::fill_n(out.sampled, in.n_rows, -1);
@@ -128,10 +129,10 @@ void CudaEngine::start(const pj_step_in &in, pj_step_out &out) {
         for (int i = 0; i < in.n_seqs; ++i)
             if ((in.seqs[i].flags & PJ_SEQ_RESET) && slot_floats_)
                 check(cudaMemsetAsync(state(in.seqs[i].state_slot), 0, state_bytes(), stream_), "resetting a state");
-    if (in.masks_late && launches_block()) return;
-    launch(in, wanted_, 0);
+    if (!in.masks_late || !launches_block()) launch(in, wanted_, 0);
     // A copy to memory that is not pinned would wait for the step, and so for masks.
     if (!in.masks_late) start_fetch(in, wanted_, 0, out);
+    is_computing_ = true;
 }
 
 void CudaEngine::masks_ready(const pj_step_in &in, pj_step_out &out, bool is_ok) {
@@ -154,6 +155,7 @@ void CudaEngine::copy_late_masks(const pj_step_in &in) {
 }
 
 void CudaEngine::finish(const pj_step_in &in, pj_step_out &out) {
+    is_computing_ = false;  // whatever fails
     make_current();
     fetch(in, wanted_, 0, out);
     for (int first = max_selected_; first < static_cast<int>(wanted_.selected.size()); first += max_selected_) {

@@ -131,6 +131,7 @@ class CudaEngine final : public Engine {
     void copy_page(void *to, size_t to_pitch, const void *from, size_t from_pitch, cudaMemcpyKind kind,
                    const char *what) const;
     void synchronize(const char *what) const { stream_.synchronize(what); }
+    void copy_state(void *to, const void *from, cudaMemcpyKind kind, const char *what) const;
 
     const Shape shape_;
     const Vector rope_factors_;
@@ -173,7 +174,10 @@ class CudaEngine final : public Engine {
     WantedRows wanted_;  // of the step that was started
     std::chrono::steady_clock::time_point begin_;
     std::vector<int> pending_;
+    bool is_computing_ = false;  // between start() and finish()
     Stream stream_;
+    Stream copies_;      // states to and from the host, beside a step of stream_
+    Event before_step_;  // in stream_: all that came before the step that was started
 };
 
 }  // namespace pj::cuda

@@ -34,7 +34,7 @@ extern "C" {
 #define PJ_API __attribute__((visibility("default")))
 #endif
 
-#define PJ_ABI_VERSION 5
+#define PJ_ABI_VERSION 6
 #define PJ_MAX_SPEC 15
 #define PJ_MAX_DRAFT 7            /* most drafts of a sequence and step                         */
 #define PJ_MAX_DRAFT_ROWS 32      /* a step that makes drafts has at most so many rows that want tokens */
@@ -293,8 +293,9 @@ typedef struct pj_step_out {
 PJ_API int32_t pj_step(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 
 /* The same in two parts, so that the caller has time for other work while a device computes. Both structures and all
- * that they point to, but for late masks, stay as they are until pj_step_wait or pj_engine_destroy; only pj_masks_ready
- * is allowed in between. When pj_step_start fails there is nothing to wait for. The CPU computes in pj_step_wait. */
+ * that they point to, but for late masks, stay as they are until pj_step_wait or pj_engine_destroy; only
+ * pj_masks_ready, pj_state_read and pj_state_write are allowed in between. When pj_step_start fails there is nothing to
+ * wait for. The CPU computes in pj_step_wait. */
 PJ_API int32_t pj_step_start(pj_engine *engine, const pj_step_in *in, pj_step_out *out);
 PJ_API int32_t pj_step_wait(pj_engine *engine);
 
@@ -308,7 +309,10 @@ PJ_API int32_t pj_masks_ready(pj_engine *engine, int32_t is_ok);
 /* --------------------------------------------------------------------------------- copies -- */
 
 /* The recurrent state of a slot is its convolution windows and GDN states after the last committed
- * row. Pending speculative rows are not part of it: commit or drop them first. */
+ * row. Pending speculative rows are not part of it: commit or drop them first.
+ *
+ * pj_state_read and pj_state_write return when the copy has ended. Between pj_step_start and pj_step_wait they are
+ * allowed for slots that no sequence of the step has: a device copies these while it computes. */
 PJ_API uint64_t pj_state_bytes(const pj_engine *engine);
 PJ_API int32_t pj_state_commit(pj_engine *engine, int32_t slot, int32_t n_accept);
 PJ_API int32_t pj_state_reset(pj_engine *engine, int32_t slot);

@@ -93,7 +93,7 @@ class EngineCore:
         # Sequences whose state is to be kept before they go on: after the step's tokens are on their way.
         self._to_keep: dict[str, CheckpointKind] = {}
         self._counting = Counting(self._admission, self._speculation)
-        self._t_begin = 0.0
+        self._t_begin = self._t_planned = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -166,8 +166,15 @@ class EngineCore:
         if len(decoding) < len(self._plan):
             self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
         batch = self._builder.build(self._plan, self._drafts)
-        self._counting.totals.host_seconds += self._clock() - self._t_begin
+        self._t_planned = self._clock()
+        self._counting.totals.host_seconds += self._t_planned - self._t_begin
         return events, batch
+
+    def copy_beside_step(self) -> bool:
+        """While the step that ``begin`` planned computes: a copy that would take time later, if there is enough now."""
+        n_rows = sum(n for _, n in self._plan)
+        left = self._budget.costs.seconds(n_rows) - (self._clock() - self._t_planned)
+        return self._admission.cache.copy_beside_step(left)
 
     def _choose_drafts(self, decoding: list[Sequence]) -> None:
         self._speculation.choose(decoding, len(self._running) - len(decoding))

@@ -65,6 +65,11 @@ class HostStore:
         """A block for a recurrent state; None when the budget is used up."""
         return self._take(self._state_bytes)
 
+    def spare_state(self) -> HostBlock | None:
+        """The same in memory that is allocated already."""
+        arena = self._arena_with_room(self._state_bytes)
+        return None if arena is None else self._take_from(arena, self._state_bytes)
+
     def allocate_ahead(self, n_bytes: int) -> bool:
         """Allocate one arena more while nobody waits for it; False: there are ``n_bytes``, or all there may be."""
         return self.bytes_allocated + self._arena_bytes <= n_bytes and self._new_arena() is not None
@@ -77,21 +82,20 @@ class HostStore:
             arena.block_bytes = 0
 
     def _take(self, size: int) -> HostBlock | None:
-        arena = next((a for a in self._arenas if a.block_bytes == size and a.free), None) or self._empty_arena(size)
-        if arena is None:
-            return None
+        arena = self._arena_with_room(size) or self._new_arena()
+        return None if arena is None else self._take_from(arena, size)
+
+    def _arena_with_room(self, size: int) -> Arena | None:
+        """One of blocks of that size, else an empty one."""
+        begun = next((a for a in self._arenas if a.block_bytes == size and a.free), None)
+        return begun or next((a for a in self._arenas if not a.block_bytes), None)
+
+    def _take_from(self, arena: Arena, size: int) -> HostBlock:
+        if not arena.block_bytes:
+            arena.block_bytes = size
+            arena.free = list(range(self._arena_bytes // size - 1, -1, -1))
         self.bytes_used += size
         return HostBlock(arena, arena.free.pop())
-
-    def _empty_arena(self, size: int) -> Arena | None:
-        arena = next((a for a in self._arenas if not a.block_bytes), None)
-        if arena is None:
-            arena = self._new_arena()
-        if arena is None:
-            return None
-        arena.block_bytes = size
-        arena.free = list(range(self._arena_bytes // size - 1, -1, -1))
-        return arena
 
     def _new_arena(self) -> Arena | None:
         if self._most_arenas is not None and len(self._arenas) >= self._most_arenas:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from pyjet.engine.copy_times import CopyTimes
 from pyjet.engine.device_memory import DeviceMemory
 from pyjet.engine.free_memory import available_bytes
 from pyjet.engine.host_store import HostBlock, HostStore
 from pyjet.engine.page_moves import read_pages
 from pyjet.engine.pages import PagePool
-from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Place, PrefixTree
+from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Outlook, Place, PrefixTree
 from pyjet.engine.swap_counts import SwapCounts
 
 # Pages that leave the device at a time: finding the oldest ones costs a walk over all.
 SWAP_BATCH = 16
-
+# So few free slots are scarce: the next request or checkpoint takes the last one.
+SCARCE_SLOTS = 1
 
 
 class Kept:
@@ -40,6 +42,7 @@ class Kept:
         self._most = max_checkpoints
         self._clock = 0
         self.has_state = memory.state_bytes > 0
+        self._copy_times = CopyTimes()
         self._ahead = self._bytes_of_use()
 
     def _bytes_of_use(self) -> int:
@@ -51,22 +54,43 @@ class Kept:
     def prepare(self) -> bool:
         """While nothing runs: a little of what would take time later; False when nothing is left to do.
 
-        Host memory is allocated, and states on the device are copied there: their slots can then be had at once.
+        Host memory is allocated, and states on the device are copied there: their slots can then be had at once. Those
+        that conversations are likely to go on from come back for others.
         """
-        return self.host.allocate_ahead(self._ahead) or self._copy_a_state()
+        if self.host.allocate_ahead(self._ahead):
+            return True
+        return self.has_state and (self._copy_a_state(self.host.take_state) or self._bring_back_a_state())
+
+    def copy_beside_step(self, seconds: float) -> bool:
+        """While a step computes for so many seconds more: copy a state, if slots are scarce and that ends before it."""
+        is_worthwhile = self.has_state and self._memory.copies_beside_steps and len(self.free_slots) <= SCARCE_SLOTS
+        if not is_worthwhile or not self._copy_times.fit(seconds):
+            return False
+        return self._copy_a_state(self.host.spare_state) or self._bring_back_a_state()
 
     @property
     def is_off(self) -> bool:
         """Nothing is kept but for preempted sequences."""
         return self._most <= 0
 
-    def _copy_a_state(self) -> bool:
+    def _copy_a_state(self, take: Callable[[], HostBlock | None]) -> bool:
         uncopied = [c for c in self.checkpoints if c.state_slot >= 0 and c.state_host is None]
         oldest = min(uncopied, key=lambda c: c.last_used, default=None)
-        if oldest is None or (block := self.host.take_state()) is None:
+        if oldest is None or (block := take()) is None:
             return False
         self._read_state(oldest.state_slot, block)
         oldest.state_host = block
+        return True
+
+    def _bring_back_a_state(self) -> bool:
+        """In place of one that is copied and of less use."""
+        absent = [c for c in self.checkpoints if c.state_slot < 0 and _is_turn(c) and c.outlook is Outlook.LIVE]
+        newest = max(absent, key=lambda c: c.last_used, default=None)
+        if newest is None or newest.state_host is None or not self._free_a_slot(Outlook.PASSED):
+            return False
+        slot = self.free_slots.pop()
+        self.write_state(slot, newest.state_host)
+        newest.state_slot = slot
         return True
 
     def add(self, checkpoint: Checkpoint) -> None:
@@ -74,6 +98,9 @@ class Kept:
         self.tree.add(checkpoint)
         self.checkpoints.add(checkpoint)
         self.touch(checkpoint)
+        if self.has_state:
+            for earlier in self.tree.prefixes(checkpoint):
+                earlier.outlook = max(earlier.outlook, Outlook.PASSED)
         # Without a state one can go on anywhere in the longer one. A parked one leaves with its sequence, so it takes
         # no other's place.
         if not self.has_state and checkpoint.kind != "parked":
@@ -100,9 +127,22 @@ class Kept:
                 if other.kind == "shared" and other.n_tokens < place.n_tokens:
                     other.last_used = self._clock
 
+    def go_on_from(self, place: Place) -> None:
+        """Somebody does, and will be kept further on. What a conversation had come to behind the place is left."""
+        self.touch_place(place)
+        place.checkpoint.outlook = Outlook.PASSED
+        for other in self._on_device():
+            if other is not place.checkpoint and self.tree.begins_with(other, place.checkpoint):
+                other.outlook = Outlook.LEFT
+
+    def _on_device(self) -> list[Checkpoint]:
+        """States that could leave it."""
+        return [c for c in self.checkpoints if c.state_slot >= 0 and c is not self.protected]
+
     def use_as(self, known: Checkpoint, kind: CheckpointKind) -> None:
         """Somebody comes to a place that is kept already."""
         self.touch(known)
+        known.outlook = Outlook.LIVE
         if known.kind == "parked" or kind == "shared":
             known.kind = kind
 
@@ -144,10 +184,10 @@ class Kept:
         return self._pool.take(n)
 
     def take_slot(self) -> int | None:
-        """A state slot; the oldest state on the device leaves for it."""
+        """A state slot; a state on the device leaves for it: one that is copied, of these the least useful."""
         if not self.free_slots:
-            on_device = [c for c in self.checkpoints if c.state_slot >= 0 and c is not self.protected]
-            if on_device and not self._state_to_host(min(on_device, key=lambda c: (c.last_used, c.n_tokens))):
+            on_device = self._on_device()
+            if on_device and not self._state_to_host(min(on_device, key=_leaves_first)):
                 self.forget(min(on_device, key=lambda c: (c.n_parked > 0, c.last_used, c.n_tokens)))
         return self.free_slots.pop() if self.free_slots else None
 
@@ -155,19 +195,30 @@ class Kept:
         """The slot with a checkpoint's state, which then is on the host alone; None where that cannot or need not be.
 
         When agents take turns the state on the device that was not used for longest is the one needed next: it would
-        leave for the first of them to start, and come back. A shared one stays for those who start there too.
+        leave for the first of them to start, and come back. A shared one stays for those who start there too. One that
+        is not copied yet is copied first, unless another one leaves in no time.
         """
-        is_copied = checkpoint.state_slot >= 0 and checkpoint.state_host is not None
-        if self.free_slots or not is_copied or checkpoint.kind == "shared":
+        if self.free_slots or checkpoint.state_slot < 0 or checkpoint.kind == "shared":
             return None
+        if checkpoint.state_host is None:
+            block = None if self._copied_state(Outlook.PASSED) else self.host.spare_state()
+            if block is None:
+                return None
+            self._read_state(checkpoint.state_slot, block)
+            checkpoint.state_host = block
         slot, checkpoint.state_slot = checkpoint.state_slot, -1
         return slot
 
     def save_state(self, slot: int, checkpoint: Checkpoint) -> bool:
-        """Copy a state into a free slot, else to the host, else into the place of the oldest one. False: nowhere."""
+        """Keep a state: in a free slot or that of a copied one, else on the host, else where the oldest is.
+
+        A copy to the host takes milliseconds; a state in a slot can wait for it until a step computes, as can one that
+        conversations go on from until it comes back. False: nowhere.
+        """
         if not self.has_state:
             return True
-        if not self.free_slots and (block := self.host.take_state()) is not None:
+        least = Outlook.LIVE if self._memory.copies_beside_steps else Outlook.PASSED
+        if not self.free_slots and not self._free_a_slot(least) and (block := self.host.take_state()) is not None:
             self._read_state(slot, block)
             checkpoint.state_host = block
             return True
@@ -179,6 +230,16 @@ class Kept:
         self._memory.state_copy(slot, free)
         checkpoint.state_slot = free
         return True
+
+    def _copied_state(self, least: Outlook) -> Checkpoint | None:
+        """One conversation's state that is on the host too; ``least``: of those that are of no more use than that."""
+        copied = [c for c in self._on_device() if c.state_host is not None and _is_turn(c) and c.outlook >= least]
+        return min(copied, key=_leaves_first, default=None)
+
+    def _free_a_slot(self, least: Outlook) -> bool:
+        """That of such a state; False: there is none."""
+        copied = self._copied_state(least)
+        return copied is not None and self._state_to_host(copied)
 
     def _state_to_host(self, checkpoint: Checkpoint) -> bool:
         if checkpoint.state_host is None:
@@ -192,8 +253,12 @@ class Kept:
         return True
 
     def _read_state(self, slot: int, block: HostBlock) -> None:
-        with self.swaps.moving_out():
+        with self.swaps.moving_out(), self._copy_times.timed():
             self._memory.state_read(slot, block.data[: self._memory.state_bytes])
+
+    def write_state(self, slot: int, block: HostBlock) -> None:
+        with self.swaps.moving_in(), self._copy_times.timed():
+            self._memory.state_write(slot, block.data[: self._memory.state_bytes])
 
     def _swap_out(self, n: int) -> None:
         """Move up to ``n`` pages to the host, the oldest first, as far as it has room."""
@@ -285,3 +350,18 @@ class Kept:
         for node in self.tree.nodes():
             assert (node.kept.page >= 0) != (node.kept.host is not None)
             assert node.children or node.checkpoints, "a node that no checkpoint needs"
+
+
+def _leaves_first(checkpoint: Checkpoint) -> tuple[bool, int, int, int]:
+    """The order in which states leave the device. One that is not copied takes the place of older ones on the host."""
+    is_copied = checkpoint.state_host is not None
+    return not is_copied, -_outlook(checkpoint) if is_copied else 0, checkpoint.last_used, checkpoint.n_tokens
+
+
+def _outlook(checkpoint: Checkpoint) -> Outlook:
+    return checkpoint.outlook if _is_turn(checkpoint) else Outlook.LIVE
+
+
+def _is_turn(checkpoint: Checkpoint) -> bool:
+    """Of one conversation, and no preempted sequence comes back to it."""
+    return checkpoint.kind == "turn" and not checkpoint.n_parked

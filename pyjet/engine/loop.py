@@ -160,11 +160,21 @@ class EngineLoop:
             self._hand_out()
         else:
             self._step_clock.compute(batch)
-            result = self._stepper.step(batch, self._hand_out)
+            result = self._stepper.step(batch, self._beside_step)
             with self._lock:
                 self._core.take(result)
                 self._slot_jobs.run()
         self._step_clock.end()
+
+    def _beside_step(self) -> None:
+        """While a step computes. Tokens come first: what is copied nobody waits for."""
+        self._hand_out()
+        while self._copy_beside_step():
+            pass
+
+    def _copy_beside_step(self) -> bool:
+        with self._lock:
+            return self._core.copy_beside_step()
 
     def _hand_out(self) -> None:
         """Events of the step before, and of what has begun. While a step computes nobody waits for this."""

@@ -9,7 +9,7 @@ from pyjet.engine.host_store import HostStore
 from pyjet.engine.kept import Kept
 from pyjet.engine.page_moves import write_pages
 from pyjet.engine.pages import PagePool
-from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, Place, Tokens
+from pyjet.engine.prefix_tree import Checkpoint, CheckpointKind, KeptPage, Match, Outlook, Place, Tokens
 from pyjet.engine.sequence import Sequence
 from pyjet.engine.snapshot import Snapshot, take_snapshot
 from pyjet.engine.swap_counts import SwapCounts
@@ -52,6 +52,10 @@ class PrefixCache:
         """Do a little of what will be needed; False when nothing is left to do."""
         return self._kept.prepare()
 
+    def copy_beside_step(self, seconds: float) -> bool:
+        """The same while a step computes for so many seconds more."""
+        return self._kept.copy_beside_step(seconds)
+
     def match(self, tokens: Tokens, most: int) -> Match:
         return self._tree.match(tokens, most) if self.has_state else self._tree.match_anywhere(tokens, most)
 
@@ -71,7 +75,9 @@ class PrefixCache:
         """
         if place is not None:
             self._kept.protected = place.checkpoint
-            self._kept.touch_place(place)
+            # Its conversation leaves what it had come to, such as an answer whose thoughts are dropped.
+            sequence.leaves_answers = self._tree.has_more(place.checkpoint)
+            self._kept.go_on_from(place)
         try:
             if self._open(sequence, place, force) and self.grow(sequence, n_pages, force=force):
                 sequence.n_computed = 0 if place is None else place.n_tokens
@@ -136,8 +142,7 @@ class PrefixCache:
             self._memory.state_copy(checkpoint.state_slot, slot)
             return
         assert checkpoint.state_host is not None
-        with self.swaps.moving_in():
-            self._memory.state_write(slot, checkpoint.state_host.data[: self._memory.state_bytes])
+        self._kept.write_state(slot, checkpoint.state_host)
 
     def grow(self, sequence: Sequence, n_pages: int, *, force: bool = False) -> bool:
         """Let a sequence own ``n_pages`` pages. False, and it stays as it is, when there are not enough."""
@@ -164,6 +169,9 @@ class PrefixCache:
         if not self._kept.save_state(sequence.state_slot, checkpoint):
             self._kept.forget(checkpoint)
             return None
+        if not sequence.leaves_answers:
+            checkpoint.outlook = Outlook.PASSED  # by the sequence, when it ends
+        sequence.newest_kept = checkpoint
         return checkpoint
 
     def _known(self, tokens: Tokens) -> Checkpoint | None:
@@ -195,6 +203,8 @@ class PrefixCache:
         if self.has_state and checkpoint.state_slot < 0:
             checkpoint.state_slot, sequence.state_slot = sequence.state_slot, -1
         checkpoint.n_parked += kind == "parked"
+        if sequence.leaves_answers and sequence.newest_kept in self._kept.checkpoints:
+            checkpoint.outlook, sequence.newest_kept.outlook = Outlook.PASSED, Outlook.LIVE
         return checkpoint
 
     def _held_tail(self, pages: list[int], tokens: Tokens) -> KeptPage | None:

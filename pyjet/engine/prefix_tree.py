@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,14 @@ Tokens = npt.NDArray[np.int32]
 # shared: where prompts differ or may, such as the end of a system prompt; turn: in one conversation;
 # parked: in the middle of what a preempted sequence does
 CheckpointKind = Literal["shared", "turn", "parked"]
+
+
+class Outlook(IntEnum):
+    """Whether a conversation is likely to go on from a checkpoint of its own."""
+
+    LIVE = 0
+    PASSED = 1  # there is a longer one, or there will be, from which it is likely to go on
+    LEFT = 2  # it went another way before it
 
 
 def n_equal(a: Tokens, b: Tokens) -> int:
@@ -78,6 +87,7 @@ class Checkpoint:
     state_slot: int = -1
     state_host: HostBlock | None = None
     last_used: int = 0
+    outlook: Outlook = Outlook.LIVE
     n_parked: int = 0  # preempted sequences that come back to it: it may leave the device but not be forgotten
 
     @property
@@ -193,6 +203,20 @@ class PrefixTree:
             found += [c for c in node.checkpoints.values() if next_tokens.startswith(c.tail_key)]
             below = node
         return [c for c in found if c is not checkpoint]
+
+    @staticmethod
+    def begins_with(checkpoint: Checkpoint, earlier: Checkpoint) -> bool:
+        """Whether one's tokens begin with all of the other's."""
+        node, next_tokens = checkpoint.node, checkpoint.tail_key
+        while node.parent is not None and node.depth > earlier.node.depth:
+            next_tokens, node = node.key, node.parent
+        return node is earlier.node and next_tokens.startswith(earlier.tail_key)
+
+    def has_more(self, checkpoint: Checkpoint) -> bool:
+        """Whether something is known of what comes behind it."""
+        node, key = checkpoint.node, checkpoint.tail_key
+        behind = [*node.children, *(tail for tail in node.checkpoints if tail != key)]
+        return any(tokens.startswith(key) for tokens in behind)
 
     def find(self, tokens: Tokens) -> Checkpoint | None:
         """The checkpoint after exactly these tokens."""

@@ -80,6 +80,8 @@ class Sequence:
         self.stops: list[int] = []  # ascending
         self.shared_stops: set[int] = set()  # those that other conversations have in common with this one
         self.tail_from: int | None = None
+        self.newest_kept: Checkpoint | None = None  # of those on its way
+        self.leaves_answers = False  # it went another way than its conversation before
         self.parked: Checkpoint | None = None
         self.is_resumed = False
         self.n_preemptions = 0

@@ -81,6 +81,11 @@ class NativeEngine:
         self.state_bytes = int(self._lib.pj_state_bytes(self._handle))
         self.page_bytes = int(self._lib.pj_page_bytes(self._handle))
 
+    @property
+    def copies_beside_steps(self) -> bool:
+        """Whether a device copies states while it computes; a CPU does one after the other."""
+        return self.config.device != "cpu"
+
     def _create(self, config: EngineConfig, progress: ProgressCallback | None) -> None:
         raised: list[BaseException] = []
 
@@ -106,8 +111,9 @@ class NativeEngine:
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         """Run the trunk over the batch's rows. The result's arrays hold until the next step.
 
-        The batch's ``fill_masks`` and then ``meanwhile`` are called once the device computes; nothing of this engine
-        may be called in them. What they raise comes out of here when the step is over.
+        The batch's ``fill_masks`` and then ``meanwhile`` are called once the device computes. Of this engine they may
+        call ``state_read`` and ``state_write`` for slots that the batch does not have, and nothing else. What they
+        raise comes out of here when the step is over.
         """
         if meanwhile is None and batch.fill_masks is None:
             return self._run(batch, STEP_TRUNK, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 MAX_DRAFT = 7  # PJ_MAX_DRAFT
 
 Progress = C.CFUNCTYPE(C.c_int32, C.c_void_p, C.c_char_p, C.c_uint64, C.c_uint64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from hypothesis import strategies as st
 
@@ -93,8 +95,14 @@ class Run:
         assert (batch is not None) == has_work, "work is left and nothing runs"
         self.core.check()
         if batch is not None:
-            self.note(self.core.finish(self.native.step(batch)))
+            self.note(self.core.finish(self.native.step(batch, self._beside_step)))
         self.core.check()
+
+    def _beside_step(self) -> None:
+        """What EngineLoop does, with every step long enough for a copy."""
+        with mock.patch.object(self.core._budget.costs, "seconds", return_value=math.inf):
+            while self.core.copy_beside_step():
+                self.core.check()
 
     def steps(self, n: int) -> None:
         for _ in range(n):

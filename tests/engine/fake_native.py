@@ -72,6 +72,8 @@ class FakeNative:
         self.mtp = FakeMtp(limits, self.contents[:, 1])
         self.states: list[list[int]] = [[] for _ in range(limits.n_state_slots)]
         self.pending: list[list[int]] = [[] for _ in range(limits.n_state_slots)]  # rows that wait to be accepted
+        self.copies_beside_steps = True
+        self.computing: set[int] | None = None  # state slots of the step that computes
         self.state_bytes = 4 * (1 + limits.n_ctx_slot) if has_state else 0
         self.page_bytes = self.contents[0].nbytes
         self.host_allocated = 0
@@ -80,7 +82,11 @@ class FakeNative:
         if batch.fill_masks is not None:
             batch.fill_masks()
         if meanwhile is not None:
-            meanwhile()
+            self.computing = set(batch.seqs["state_slot"].tolist())
+            try:
+                meanwhile()
+            finally:
+                self.computing = None
         if self.gate is not None:
             self.gate.acquire()
         if self.fail_at is not None and len(self.steps) >= self.fail_at:
@@ -179,21 +185,28 @@ class FakeNative:
         self.n_unsettled += token < 0
         return token
 
+    def _require_no_step(self) -> None:
+        require(self.computing is None, "a step computes")
+
     def state_reset(self, slot: int) -> None:
+        self._require_no_step()
         self.states[slot], self.pending[slot] = [], []
 
     def state_commit(self, slot: int, n_accept: int) -> None:
+        self._require_no_step()
         require(0 <= n_accept <= len(self.pending[slot]), f"{n_accept} of {len(self.pending[slot])} rows accepted")
         self.states[slot] = self.states[slot] + self.pending[slot][:n_accept]
         self.pending[slot] = []
 
     def state_copy(self, from_slot: int, to_slot: int) -> None:
+        self._require_no_step()
         require(self.state_bytes > 0, "there is no state to copy")
         require(from_slot != to_slot, "a state is copied to itself")
         self.states[to_slot], self.pending[to_slot] = list(self.states[from_slot]), []
 
     def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
         require(self.state_bytes > 0, "there is no state to read")
+        require(slot not in (self.computing or ()), "a step that computes has the state")
         numbers = np.full(self.state_bytes // 4, -7, np.int32)
         numbers[0] = len(self.states[slot])
         numbers[1 : 1 + numbers[0]] = self.states[slot]
@@ -202,23 +215,28 @@ class FakeNative:
         return data
 
     def state_write(self, slot: int, data: np.ndarray) -> None:
+        require(slot not in (self.computing or ()), "a step that computes has the state")
         require(self.state_bytes > 0 and data.shape == (self.state_bytes,), f"a state of {data.shape}")
         numbers = data.view(np.int32)
         self.states[slot], self.pending[slot] = numbers[1 : 1 + numbers[0]].tolist(), []
 
     def pages_copy(self, from_pages: list[int], to_pages: list[int]) -> None:
+        self._require_no_step()
         self.contents[to_pages] = self.contents[from_pages]
 
     def pages_read(self, pages: list[int], out: np.ndarray | None = None) -> np.ndarray:
+        self._require_no_step()
         data = np.empty((len(pages), self.page_bytes), np.uint8) if out is None else out
         data[:] = self.contents[pages].reshape(len(pages), -1).view(np.uint8)
         return data
 
     def pages_write(self, pages: list[int], data: np.ndarray) -> None:
+        self._require_no_step()
         require(data.shape == (len(pages), self.page_bytes), f"pages of {data.shape}")
         self.contents[pages] = np.ascontiguousarray(data).view(np.int64).reshape(len(pages), 2, -1)
 
     def host_memory(self, n_bytes: int) -> np.ndarray:
+        require(self.computing is None, "memory is allocated while a step computes")
         self.host_allocated += n_bytes
         return np.full(n_bytes, 0xEE, np.uint8)
 

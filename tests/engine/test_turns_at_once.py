@@ -3,47 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
-
-import numpy as np
 
 from pyjet.engine.core import EngineCore
 from pyjet.engine.loop import EngineLoop, Stop, Submit
 from pyjet.engine.request import Event, FinishedEvent, TokenEvent
-from tests.engine.core_run import Run, expected, request
-from tests.engine.fake_native import LIMITS, FakeNative
-
-
-class NotingNative(FakeNative):
-    """Writes down copies of states; `said` are tokens, written by others between them."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.log: list[str] = []
-
-    def step(self, batch: Any, meanwhile: Any = None) -> Any:
-        result = super().step(batch, meanwhile)
-        self.log.append("step")
-        return result
-
-    def state_copy(self, from_slot: int, to_slot: int) -> None:
-        self.log.append("copy")
-        super().state_copy(from_slot, to_slot)
-
-    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
-        self.log.append("read")
-        return super().state_read(slot, out)
-
-    def state_write(self, slot: int, data: np.ndarray) -> None:
-        self.log.append("write")
-        super().state_write(slot, data)
-
-
-def noting_run(**limits: Any) -> tuple[Run, NotingNative]:
-    run = Run(**limits)
-    run.native = native = NotingNative(run.limits)
-    run.core = EngineCore(run.limits, native)
-    return run, native
+from tests.engine.core_run import expected, request
+from tests.engine.fake_native import LIMITS
+from tests.engine.noting_native import NotingNative, idle, noting_run
 
 
 def test_no_state_comes_back_from_the_host_when_all_agents_ask_again() -> None:
@@ -56,8 +22,7 @@ def test_no_state_comes_back_from_the_host_when_all_agents_ask_again() -> None:
         run.step()
         assert "write" not in native.log and "read" not in native.log
         run.drain()
-        while run.core.prepare():
-            pass
+        idle(run)
         for i, each in enumerate(asked):
             assert run.tokens(each.id) == expected(each, run.limits)[0]
             last = run.last(each.id)
@@ -71,8 +36,7 @@ def test_while_a_slot_is_free_a_state_that_somebody_goes_on_from_stays_where_it_
     prompt = tuple(range(9))
     run.submit(request("first", prompt, max_tokens=4))
     run.drain()
-    while run.core.prepare():
-        pass
+    idle(run)
     longer = (*prompt, *run.tokens("first"), 40)
     native.log.clear()
     for name, last in (("a", 1), ("b", 2)):
@@ -108,8 +72,7 @@ def test_a_state_that_several_start_from_stays_on_the_device() -> None:
 
     ask("a", 1)
     run.drain()
-    while run.core.prepare():
-        pass
+    idle(run)
     for i in range(3):
         ask(f"b{i}", 2 + i)
     native.log.clear()

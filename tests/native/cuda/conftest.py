@@ -28,6 +28,7 @@ from tests.native import (
     test_sampling,
     test_speculative_rows,
     test_states_and_pages,
+    test_states_beside_steps,
 )
 
 SHARED_MODULES = (
@@ -39,6 +40,7 @@ SHARED_MODULES = (
     test_sampling,
     test_speculative_rows,
     test_states_and_pages,
+    test_states_beside_steps,
 )
 ENGINE_MODULES = (test_real_constrained, test_real_speculation, test_speculative_bits)
 cuda_config = partial(EngineConfig, device="cuda")
