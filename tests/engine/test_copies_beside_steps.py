@@ -365,27 +365,37 @@ def test_a_device_that_fails_beside_a_step_ends_all_requests() -> None:
     assert loop.error is not None and native.closed
 
 
-class UntoldNative(NotingNative):
-    """Writes down what nobody was told when a state is copied beside a step."""
+class OrderedCore(EngineCore):
+    """Writes down when a step is planned, tokens are told, and what is copied beside it is chosen."""
 
-    core: EngineCore
-    untold: list[int]
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.log: list[str] = []
 
-    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
-        if self.computing is not None:
-            self.untold.append(len(self.core._news))
-        return super().state_read(slot, out)
+    def begin(self) -> Any:
+        self.log.append("begin")
+        return super().begin()
+
+    def settle(self) -> list[Event]:
+        self.log.append("tell")
+        return super().settle()
+
+    def copy_beside_step(self) -> bool:
+        self.log.append("copy")
+        return super().copy_beside_step()
 
 
 @pytest.mark.usefixtures("timed")
 def test_tokens_are_told_before_states_are_copied() -> None:
     limits = loop_limits()
-    native = UntoldNative(limits)
+    native = NotingNative(limits)
     native.step_us = lambda _: SLOW * 1e6
-    native.core, native.untold = EngineCore(limits, native), []
-    _, events = run_loop(native.core, native, "a", "b")
+    core = OrderedCore(limits, native)
+    _, events = run_loop(core, native, "a", "b")
     assert sum(isinstance(event, TokenEvent) for event in events) == 12
-    assert native.untold and not any(native.untold)
+    assert "read beside" in native.log
+    before_copies = [core.log[i - 1] for i, what in enumerate(core.log) if what == "copy"]
+    assert before_copies and set(before_copies) <= {"tell", "copy"}
 
 
 def test_times_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
