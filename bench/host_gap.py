@@ -1,10 +1,11 @@
 """Time in which no step is running, four sequences decoding: ``python -m bench.host_gap MODEL.gguf --device cuda``.
 
-The engine runs in a process of its own, as under the server, and four clients read its events. Between two steps lie
-choosing tokens, planning, the arrays and, inside the native call, everything but the ops themselves: the launch and the
-copies. The ops' own time comes from a second run with profile=True. All of it once for greedy answers and once, as
-`_sampled`, for answers with the server's default sampling.
+The engine runs in a process of its own, as under the server, and a client for each sequence reads its events. Between
+two steps lie choosing tokens, planning, the arrays and, inside the native call, everything but the ops themselves: the
+launch and the copies. The ops' own time comes from a second run with profile=True. All of it once for greedy answers
+and once, as `_sampled`, for answers with the server's default sampling.
 
+`--drafts N` lets each sequence verify so many drafts a step, which are right by lot: the figures then end in _draftsN.
 `--stub MS` keeps a core busy instead of computing a model: the Python part alone, on any machine.
 """
 
@@ -25,9 +26,11 @@ from pyjet.engine.client import EngineClient
 from pyjet.engine.process import EngineProcess
 from pyjet.engine.request import FailedEvent, GenerationRequest, SamplingParams
 from pyjet.engine.settings import EngineSettings
+from pyjet.engine.speculation_settings import NO_SPECULATION, SpeculationSettings
 from pyjet.model.reader import load_model
 
 LOAD_SECONDS = 300.0
+RATES = (0.8, 0.6)  # of drafts that are right
 SAMPLING = {"": SamplingParams(temperature=0.0), "_sampled": SamplingParams(seed=1)}  # by suffix of the figures
 _numbers = itertools.count()
 
@@ -66,25 +69,26 @@ def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stu
         return read_log(path)
 
 
-def steady(log: dict[str, Any], n_seqs: int, n_tokens: int, n_sampled: int) -> dict[str, Any]:
-    """The steps in which all sequences decode, so many of them sampled; the first ones, which warm up, are left out."""
-    steps = np.flatnonzero((log["rows"] == n_seqs) & (log["sampled"] == n_sampled))[n_tokens // 8 :]
+def steady(log: dict[str, Any], n_rows: int, n_tokens: int, n_sampled: int) -> dict[str, Any]:
+    """Steps in which all sequences have all their rows, so many sampled; without the first ones, which warm up."""
+    steps = np.flatnonzero((log["rows"] == n_rows) & (log["sampled"] == n_sampled))[n_tokens // 8 :]
     return {key: value if key == "device" else value[steps] for key, value in log.items()}
 
 
-def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None, suffix: str) -> dict[str, Any]:
+def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None, n_seqs: int, suffix: str) -> dict[str, Any]:
     """Microseconds a step, medians, and the share of the wall time in which no op ran."""
     wall = np.diff(plain["begin"]) * 1e6
     python = wall - plain["step_us"][:-1]
+    of = f"{n_seqs}seq"
     native = max(0.0, float(np.median(plain["step_us"]) - np.median(profiled["device_us"]))) if profiled else 0.0
     figures = {
-        f"host_step_us_4seq{suffix}": round(float(np.median(wall)), 1),
-        f"host_python_us_4seq{suffix}": round(float(np.median(python)), 1),
-        f"host_python_us_4seq_p99{suffix}": round(float(np.percentile(python, 99)), 1),
+        f"host_step_us_{of}{suffix}": round(float(np.median(wall)), 1),
+        f"host_python_us_{of}{suffix}": round(float(np.median(python)), 1),
+        f"host_python_us_{of}_p99{suffix}": round(float(np.percentile(python, 99)), 1),
     }
     if profiled:
-        figures[f"host_native_us_4seq{suffix}"] = round(native, 1)
-    return {**figures, f"host_gap_fraction_4seq{suffix}": round(float((python.mean() + native) / wall.mean()), 4)}
+        figures[f"host_native_us_{of}{suffix}"] = round(native, 1)
+    return {**figures, f"host_gap_fraction_{of}{suffix}": round(float((python.mean() + native) / wall.mean()), 4)}
 
 
 @click.command(help=__doc__)
@@ -94,14 +98,16 @@ def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None, suffix: st
 @click.option("--sequences", default=4, show_default=True)
 @click.option("--prompt", default=200, show_default=True, help="Tokens of each prompt.")
 @click.option("--tokens", default=256, show_default=True, help="Tokens to decode.")
+@click.option("--drafts", default=0, type=click.IntRange(0, len(RATES)), show_default=True, help="Of each sequence.")
 @click.option("--context", default=132 * 1024, show_default=True, help="Tokens of the KV pool.")
 @click.option("--stub", "stub_ms", default=0.0, help="Milliseconds of a step that computes nothing.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
-def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens: int, context: int, stub_ms: float,
-         out: Path | None) -> None:  # fmt: skip
+def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens: int, drafts: int, context: int,
+         stub_ms: float, out: Path | None) -> None:  # fmt: skip
+    speculation = SpeculationSettings(mtp=True, synth_rates=RATES[:drafts]) if drafts else NO_SPECULATION
     sizes: dict[str, Any] = {
         "n_slots": sequences, "n_ctx_slot": context // sequences, "n_ctx_total": context, "device": device,
-        "kv_type_k": kv, "kv_type_v": kv,
+        "kv_type_k": kv, "kv_type_v": kv, "speculation": speculation,
     }  # fmt: skip
     plain, profiled = (
         run(EngineSettings(str(model), **sizes, profile=profile), sequences, prompt, tokens, stub_ms)
@@ -111,10 +117,11 @@ def main(model: Path, device: Any, kv: Any, sequences: int, prompt: int, tokens:
     )
     assert plain is not None
     figures: dict[str, Any] = {"command_host_gap": f"python -m bench.host_gap {model.name} --device {device}"}
+    n_rows, of_drafts = sequences * (1 + drafts), f"_drafts{drafts}" if drafts else ""
     for suffix in SAMPLING:
-        n_sampled = sequences if suffix else 0
-        ops = steady(profiled, sequences, tokens, n_sampled) if profiled else None
-        figures |= summarise(steady(plain, sequences, tokens, n_sampled), ops, suffix)
+        kind = n_rows, tokens, n_rows if suffix else 0
+        ops = steady(profiled, *kind) if profiled else None
+        figures |= summarise(steady(plain, *kind), ops, sequences, suffix + of_drafts)
     if out:
         record.update(out, record.identity(load_model(model), plain["device"]), figures)
     record.show(figures)

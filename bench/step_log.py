@@ -17,8 +17,10 @@ from pyjet.engine.client import EngineLimits
 from pyjet.engine.core import Stepper
 from pyjet.engine.settings import EngineSettings
 from pyjet.native import ROW_SAMPLE, NativeEngine, StepBatch, StepResult
+from pyjet.native.structs import MAX_DRAFT
 
 CALIBRATION_ROUNDS = 20_000
+DRAFT = (100, np.int32), (0.8, np.float32)  # each draft that nothing computes, and its probability
 Progress = Callable[[str, int, int], "bool | None"]
 
 
@@ -52,10 +54,18 @@ class LoggedStepper:
         self._copies.append(("in", begin, time.perf_counter()))
 
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
+        n_sampled = 0
+
+        def look() -> None:
+            """While the step computes: between two steps it would count as the engine's own time."""
+            nonlocal n_sampled
+            n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
+            if meanwhile is not None:
+                meanwhile()
+
         begin = time.perf_counter()
-        result = self._stepper.step(batch, meanwhile)
+        result = self._stepper.step(batch, look)
         end = time.perf_counter()
-        n_sampled = int(np.count_nonzero(batch.row_flags & ROW_SAMPLE))
         self._rows.append((len(batch.tokens), n_sampled, begin, end, result.step_us, self._device_us()))
         return result
 
@@ -109,7 +119,9 @@ class BusyStepper(NoMemory):
         self._burn(self._rounds)
         none = np.empty((0, 0), np.float32)
         tokens = np.full(len(batch.tokens), 100, np.int32)
-        return StepResult(none, none, tokens, tokens, (time.perf_counter() - begin) * 1e6)
+        n_drafting = 0 if batch.row_next is None else len(batch.seqs)
+        drafts, probs = (np.full((n_drafting, MAX_DRAFT), value, dtype) for value, dtype in DRAFT)
+        return StepResult(none, none, tokens, tokens, (time.perf_counter() - begin) * 1e6, drafts, probs)
 
     def close(self) -> None:
         pass

@@ -58,11 +58,17 @@ SampleRange samples_between(const pj_step_in &in, const WantedRows &wanted, int 
     return range;
 }
 
+// Asked once: the C library opens and reads a file of the system each time.
+unsigned n_processors() {
+    static const unsigned n = std::max(1u, std::thread::hardware_concurrency());
+    return n;
+}
+
 // Calls body(row) for all rows. A prompt chunk's take some milliseconds: the GPU would wait for one thread.
 template <class Body>
 void for_rows(int n_rows, const Body &body) {
     constexpr int kRowsPerThread = 64, kMostThreads = 8;
-    const int most = std::min<int>(kMostThreads, std::max(1u, std::thread::hardware_concurrency()));
+    const int most = std::min<int>(kMostThreads, n_processors());
     const int n_threads = std::clamp(n_rows / kRowsPerThread, 1, most);
     const auto run = [&](int thread) {
         for (int row = n_rows * thread / n_threads; row < n_rows * (thread + 1) / n_threads; ++row) body(row);

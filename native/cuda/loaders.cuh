@@ -84,9 +84,14 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
 __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRing &ring, int lane) {
     uint32_t use = 0, cursor = 0;
     for_each_task(s, lane, [&](const LoadTask &task) {
-        if (lane == 0) wait_stage(s.buf.barrier, task.stage);
-        __syncwarp();
-        if (s.wide) fence_for_copies();
+        bool waited = false;  // just before the first copy: what to copy where is found meanwhile
+        const auto wait = [&] {
+            if (waited) return;
+            waited = true;
+            if (lane == 0) wait_stage(s.buf.barrier, task.stage);
+            __syncwarp();
+            if (s.wide) fence_for_copies();
+        };
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
         const int n_rows = gemm_rows(s, task.rows), n_tiles = (n_rows + 7) / 8;
         // n slices from k on, of the row tiles from `tile` on.
@@ -95,6 +100,7 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
             for (int end = k + n; k < end; ++k, ++use) {
                 ring.wait_empty(use);
                 const ActTile *from = act + static_cast<int64_t>(k) * s.row_tiles + tile;
+                wait();
                 if (s.wide)
                     copy_to_slot(ring.slot(use), from, bytes, ring.full_of(use), lane, 0);
                 else

@@ -22,32 +22,18 @@ namespace pj::cuda {
 
 namespace {
 
-struct Rings {
-    ByteRing weights;
-    SlotRing acts;
-};
+__device__ __forceinline__ StepArgs (&step_args())[2] {
+    __shared__ StepArgs both[2];  // of the step, of its drafts
+    return both;
+}
 
-// Where the consumers are in the op list.
-struct Walk {
-    RingUses uses;
-    uint32_t stage = 0;  // grid stages passed
-};
-
-// What an op waits for: the stages before it.
+// What an op waits for: the stages before it. A number, so that it travels in a register.
 struct StageWait {
-    const uint32_t *counter;
     uint32_t stage;
 
-    __device__ __forceinline__ void operator()() const { enter_stage(counter, stage); }
-    __device__ __forceinline__ void alone() const { wait_stage(counter, stage); }
+    __device__ __forceinline__ void operator()() const { enter_stage(step_args()[0].buf.barrier, stage); }
+    __device__ __forceinline__ void alone() const { wait_stage(step_args()[0].buf.barrier, stage); }
 };
-
-__device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
-    const int slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
-    const uint32_t slots = shared_address(kActSlots);
-    return {{slots + s.act_slots * slot_bytes, s.ring_bytes},
-            {slots, shared_address(kActFull), shared_address(kActEmpty), s.act_slots, slot_bytes}};
-}
 
 // Readers of a piece of weights are the warps that share a block, those of activations all of them.
 __device__ __forceinline__ void init_rings(int act_slots, bool wide) {
@@ -61,41 +47,49 @@ __device__ __forceinline__ void init_rings(int act_slots, bool wide) {
     }
 }
 
+__device__ __forceinline__ int next_gemm() {
+    const int next = warp_state().gemm + 1;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) warp_state().gemm = next;
+    __syncwarp();
+    return next;
+}
+
 // Matrices side by side. Activations come when their stage is complete, so a CTA that multiplied any
 // needs no wait of its own. One without units here must not go on to count for the next stage before.
 template <class Wait>
-__device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, const Rings &rings, RingUses &uses,
-                                        const Wait &wait) {
-    const uint32_t acts_before = uses.acts;
-    bool waited = false;
-    for (int i = 0; i < op.n_gemms; ++i) {
+__device__ __forceinline__ void op_gemm(const StepArgs &s, const Op &op, Wait wait) {
+    if (threadIdx.x % 32 == 0) {
+        warp_state().acts_before = warp_state().uses.acts;
+        warp_state().gemm = 0;
+    }
+    __syncwarp();
+    for (int i = 0; i < op.n_gemms; i = next_gemm()) {
         const Gemm &gemm = op.gemm[i];
         switch (gemm.format) {
             case kTileQ4K:
-                gemm_of_format<kTileQ4K>(s, gemm, rings.weights, rings.acts, uses);
+                gemm_of_format<kTileQ4K>(s, gemm);
                 break;
             case kTileQ5K:
-                gemm_of_format<kTileQ5K>(s, gemm, rings.weights, rings.acts, uses);
+                gemm_of_format<kTileQ5K>(s, gemm);
                 break;
             case kTileQ6K:
-                gemm_of_format<kTileQ6K>(s, gemm, rings.weights, rings.acts, uses);
+                gemm_of_format<kTileQ6K>(s, gemm);
                 break;
             case kTileQ8:
-                gemm_of_format<kTileQ8>(s, gemm, rings.weights, rings.acts, uses);
+                gemm_of_format<kTileQ8>(s, gemm);
                 break;
             default:
-                if (!waited) wait();
-                waited = true;
+                wait();
                 gemm_generic(s, gemm, gemm_rows(s, gemm.rows));
         }
     }
     // The thread that counts belongs to the first group, for which every quad has a block.
-    if (threadIdx.x == 0 && !waited && uses.acts == acts_before) wait.alone();
+    if (threadIdx.x == 0 && warp_state().uses.acts == warp_state().acts_before) wait.alone();
 }
 
 template <class Wait>
-__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Rings &rings, RingUses &uses,
-                                       const Wait &wait) {
+__device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, Wait wait) {
     switch (op.kind) {
         case OpKind::kEmbed:
             return op_embed(s, wait);
@@ -108,7 +102,7 @@ __device__ __forceinline__ void run_op(const StepArgs &s, const Op &op, const Ri
         case OpKind::kNormalize:
             return op_normalize(s, op, wait);
         case OpKind::kGemm:
-            return op_gemm(s, op, rings, uses, wait);
+            return op_gemm(s, op, wait);
         case OpKind::kConvolve:
             return op_gdn_convolve(s, op, wait);
         case OpKind::kGdn:
@@ -146,6 +140,18 @@ __device__ __forceinline__ void copy_words(T &to, const T &from, int thread, int
         reinterpret_cast<uint64_t *>(&to)[i] = reinterpret_cast<const uint64_t *>(&from)[i];
 }
 
+// The same by a warp that does not wait for it: wait_for_fetch() does.
+template <class T>
+__device__ __forceinline__ void fetch_words(T &to, const T &from, int lane) {
+    static_assert(sizeof(T) % 8 == 0, "copied in 8-byte words");
+    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
+    for (int i = lane * 8; i < static_cast<int>(sizeof(T)); i += 32 * 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at + i),
+                     "l"(reinterpret_cast<const char *>(&from) + i)
+                     : "memory");
+}
+__device__ __forceinline__ void wait_for_fetch() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // A clock that ticks coarsely but does not change its pace.
 __device__ __forceinline__ long long nanoseconds() {
     long long t;
@@ -154,12 +160,14 @@ __device__ __forceinline__ long long nanoseconds() {
 }
 
 // The consumers' walk. An op's description comes to shared memory while the one before it runs: first
-// reads from global memory would cost every op a microsecond.
-__device__ __forceinline__ void consume(const StepArgs (&args)[2], const Rings &rings, Op (&ops)[2]) {
+// reads from global memory would cost every op a microsecond, and so would a warp that waits for them.
+__device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2]) {
     const StepArgs &s = args[0];
     const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
     const int fetcher = static_cast<int>(threadIdx.x) - (kConsumerWarps - 1) * 32;  // the last warp
-    Walk walk;
+    uint32_t stage = 0;                                                             // grid stages passed
+    if (threadIdx.x % 32 == 0) warp_state().uses = {0, 0, 0};
+    __syncwarp();
     if (timed) {
         s.op_clock[s.n_ops] = clock64();
         s.op_clock[s.n_ops + 1] = nanoseconds();
@@ -169,13 +177,14 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], const Rings &
     consumers_sync();
     for (int i = 0; i < s.n_ops; ++i) {
         const Op &op = ops[i % 2];
-        if (fetcher >= 0 && i + 1 < s.n_ops) copy_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher, 32);
+        if (fetcher >= 0 && i + 1 < s.n_ops) fetch_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher);
         trace_begin(i);
-        run_op(args[op.flags & kOpDrafting ? 1 : 0], op, rings, walk.uses, StageWait{s.buf.barrier, walk.stage});
+        run_op(args[op.flags & kOpDrafting ? 1 : 0], op, StageWait{stage});
         trace(kTraceDone);
+        if (fetcher >= 0) wait_for_fetch();
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
-            ++walk.stage;
+            ++stage;
         } else {
             consumers_sync();
         }
@@ -185,8 +194,8 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], const Rings &
 }
 
 __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) {
-    __shared__ StepArgs both[2];  // of the step, of its drafts
     __shared__ Op ops[2];
+    StepArgs(&both)[2] = step_args();
     const StepArgs &s = both[0];
     copy_words(both[0], args[0], threadIdx.x, kThreads);
     copy_words(both[1], args[1], threadIdx.x, kThreads);
@@ -205,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
         return;
     }
     become_consumer();
-    consume(both, rings, ops);
+    consume(both, ops);
 }
 
 // The convolution of a GDN layer; the recurrence is the op behind it.

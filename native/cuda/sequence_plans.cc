@@ -30,11 +30,15 @@ class Planner {
             out_.plans[i].first_convolve = out_.n_convolve_items;
             out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
         }
-        list_attention();
-        if (out_.attention.size() > static_cast<size_t>(limits_.n_cta)) deal_attention();
+        place_attention();
     }
 
   private:
+    // All items together; costs as cost() says.
+    struct Load {
+        int n_items = 0, total = 0, largest = 0;
+    };
+
     int columns() const { return 8 * out_.column_groups; }
 
     void choose_columns() {
@@ -65,21 +69,24 @@ class Planner {
         }
     }
 
-    // Those that walk all segments, then segments from the last one on.
-    void list_attention() {
+    // Calls tile(item) for each tile of columns and segment that has positions; an item for each kv head is the same
+    // but for that. Those that walk all segments come first, then segments from the last one on.
+    template <class Tile>
+    void for_tiles(const Tile &tile) const {
         int n_segments = 0;
         for (int i = 0; i < in_.n_seqs; ++i) {
             if (out_.plans[i].partial < 0)
-                add_items(i, 0);
+                tiles_of(i, 0, tile);
             else
                 n_segments = std::max(n_segments, out_.plans[i].n_segments);
         }
         for (int segment = n_segments - 1; segment >= 0; --segment)
             for (int i = 0; i < in_.n_seqs; ++i)
-                if (out_.plans[i].partial >= 0 && segment < out_.plans[i].n_segments) add_items(i, segment);
+                if (out_.plans[i].partial >= 0 && segment < out_.plans[i].n_segments) tiles_of(i, segment, tile);
     }
 
-    void add_items(int sequence, int segment) {
+    template <class Tile>
+    void tiles_of(int sequence, int segment, const Tile &tile) const {
         const pj_seq &seq = in_.seqs[sequence];
         const SeqPlan &plan = out_.plans[sequence];
         AttentionItem item = {};
@@ -95,39 +102,53 @@ class Planner {
             item.end = item.first_position + last_column / group_ + 1;
             if (plan.partial >= 0) item.end = std::min(item.end, segment_begin(segment + 1));
             // Early rows of a chunk may end before a segment.
-            for (item.kv_head = 0; item.exists() && item.kv_head < shape_.n_head_kv; ++item.kv_head)
-                out_.attention.push_back(item);
+            if (item.exists()) tile(item);
         }
     }
 
     // What an item costs, in half tiles: it also begins and ends.
     static int cost(const AttentionItem &item) { return 2 * ((item.end - item.begin + 127) / 128) + 1; }
 
+    void place_attention() {
+        Load load;
+        for_tiles([&](const AttentionItem &item) {
+            load.n_items += shape_.n_head_kv;
+            load.total += cost(item) * shape_.n_head_kv;
+            load.largest = std::max(load.largest, cost(item));
+        });
+        if (load.n_items > limits_.n_cta)
+            deal_attention(load);
+        else
+            for_tiles([&](AttentionItem item) {
+                for (; item.kv_head < shape_.n_head_kv; ++item.kv_head) out_.attention.push_back(item);
+            });
+    }
+
     // Each item goes to the CTA that has least to do so far; the longest come first, so they end close together. CTAs
     // of equal load are a linked list, and the least load only grows.
-    void deal_attention() {
+    void deal_attention(const Load &load) {
         const int n_cta = limits_.n_cta;
-        int total = 0, largest = 0;
-        for (const AttentionItem &item : out_.attention) {
-            total += cost(item);
-            largest = std::max(largest, cost(item));
-        }
-        std::vector<int> first(total / n_cta + largest + 1, -1), next(n_cta), turns(n_cta, 0);
+        std::vector<int> first(load.total / n_cta + load.largest + 1, -1), next(n_cta), turns(n_cta, 0);
         for (int cta = 0; cta < n_cta; ++cta) next[cta] = cta + 1 < n_cta ? cta + 1 : -1;
         first[0] = 0;
-        out_.undealt.swap(out_.attention);
-        out_.attention.clear();
         int least = 0;
-        for (const AttentionItem &item : out_.undealt) {
-            while (first[least] < 0) ++least;
-            const int cta = first[least], load = least + cost(item);
-            first[least] = next[cta];
-            next[cta] = first[load];
-            first[load] = cta;
-            const size_t at = attention_index(turns[cta]++, cta, n_cta);
-            if (at >= out_.attention.size()) out_.attention.resize(at + 1, no_item());
-            out_.attention[at] = item;
-        }
+        size_t end = 0;
+        for_tiles([&](AttentionItem item) {
+            for (const int more = cost(item); item.kv_head < shape_.n_head_kv; ++item.kv_head) {
+                while (first[least] < 0) ++least;
+                const int cta = first[least];
+                first[least] = next[cta];
+                next[cta] = first[least + more];
+                first[least + more] = cta;
+                const int turn = turns[cta]++;
+                if (turn * n_cta >= static_cast<int>(out_.attention.size()))
+                    out_.attention.resize(size_t(turn + 1) * n_cta, no_item());
+                const size_t at = attention_index(turn, cta, n_cta);
+                out_.attention[at] = item;
+                end = std::max(end, at + 1);
+            }
+        });
+        out_.attention.resize(end);
     }
 
     const pj_step_in &in_;

@@ -17,7 +17,6 @@ struct SequencePlans {
     int column_groups = 1, n_convolve_items = 0;
     std::vector<SeqPlan> plans;
     std::vector<AttentionItem> attention;  // by attention_index(); those that do not exist() are left out
-    std::vector<AttentionItem> undealt;    // of the plan before they were dealt
 };
 
 // Whatever out held is replaced. Its memory is used again: fresh memory for thousands of items takes longer than they

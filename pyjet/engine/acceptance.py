@@ -20,6 +20,8 @@ MATCHES = (3, 4, 6, 9, 13, 21, 33)
 FIRST_CONFIDENCE = MAX_DRAFT
 _N_CONFIDENCES = len(CONFIDENCES) + 1
 _BORDERS = np.array(CONFIDENCES)
+_FIRST_OF_POSITIONS = np.full(MAX_DRAFT, FIRST_CONFIDENCE + _N_CONFIDENCES)
+_FIRST_OF_POSITIONS[0] = FIRST_CONFIDENCE
 FIRST_MATCH = FIRST_CONFIDENCE + 2 * _N_CONFIDENCES
 N_CELLS = FIRST_MATCH + len(MATCHES) + 1
 
@@ -33,10 +35,24 @@ BELIEFS = (*_POSITIONS, *_BY_CONFIDENCE, *_BY_CONFIDENCE, *_BY_MATCH)
 
 def confidence_cells(probabilities: npt.NDArray[np.floating[Any]]) -> list[list[int]]:
     """Of MTP drafts by sequence and position in its step."""
-    cells = np.searchsorted(_BORDERS, probabilities, side="right") + FIRST_CONFIDENCE
-    cells[:, 1:] += _N_CONFIDENCES
+    cells = _BORDERS.searchsorted(probabilities, "right")
+    cells += _FIRST_OF_POSITIONS[: cells.shape[1]]
     found: list[list[int]] = cells.tolist()
     return found
+
+
+class ConfidenceCells:
+    """Those of one step, found when somebody asks: where all drafts are verified anyway, the next one computes then."""
+
+    def __init__(self, probabilities: npt.NDArray[np.floating[Any]]) -> None:
+        self._probabilities = probabilities.copy()
+        self._cells: list[list[int]] | None = None
+
+    def of(self, index: int) -> list[int]:
+        """By position, of the sequence with this place in the step."""
+        if self._cells is None:
+            self._cells = confidence_cells(self._probabilities)
+        return self._cells[index]
 
 
 def match_cell(n_match: int, position: int) -> int:

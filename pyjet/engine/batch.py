@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyjet.engine.decode_batch import DecodeBatch
+from pyjet.engine.decode_batch import DecodeBatch, layouts_of
 from pyjet.engine.mask_rows import MaskRows
 from pyjet.engine.row_arrays import CHOSEN, DraftPlan, Plan, RowArrays, flags_of
 from pyjet.engine.sequence import Sequence
@@ -24,11 +24,12 @@ class BatchBuilder:
 
     def build(self, plan: Plan, drafts: DraftPlan | None = None) -> StepBatch:
         """The batch of a plan; sequences own the pages that their rows and drafts need. None: the MTP block rests."""
-        if self._decode is None or not self._decode.fits(plan, drafts):
+        layouts = layouts_of(plan)
+        if self._decode is None or not self._decode.fits(layouts, drafts):
             self._decode = None
             if not all(sequence.is_decoding for sequence, _ in plan):
                 return self._write(plan, drafts)
-            self._decode = DecodeBatch(plan, drafts, self._arrays)
+            self._decode = DecodeBatch(layouts, drafts, self._arrays)
         return self._decode.advance()
 
     def _write(self, plan: Plan, drafts: DraftPlan | None) -> StepBatch:

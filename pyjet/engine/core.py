@@ -164,7 +164,8 @@ class EngineCore:
         if not self._plan:
             return events, None
         self._drafts = self._speculation.join(self._plan) if self._speculation.is_on else None
-        self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
+        if len(decoding) < len(self._plan):
+            self._masks.of_ending(s for s, n in self._plan if not s.is_decoding and s.n_computed + n == s.n_to_read)
         batch = self._builder.build(self._plan, self._drafts)
         self._t_planned = self._clock()
         self._counting.totals.host_seconds += self._t_planned - self._t_begin
@@ -178,8 +179,9 @@ class EngineCore:
 
     def _choose_drafts(self, decoding: list[Sequence]) -> None:
         self._speculation.choose(decoding, len(self._running) - len(decoding))
-        for sequence in decoding:
-            self._admission.cover(sequence)
+        for s in decoding:
+            if s.n_computed + 1 + len(s.verifying) + s.n_draft > s.n_covered:
+                self._admission.cover(s)
 
     def _keep_state(self, sequence: Sequence) -> None:
         """If it has come to a place to come back to."""
@@ -207,11 +209,11 @@ class EngineCore:
         """
         t_step = self._clock()
         self._counting.add_step(result)
-        self._observe(result.step_us * 1e-6)
+        self._observe(len(result.argmax), result.step_us * 1e-6)
         chosen, hidden = ChosenTokens(result, self._masks), HiddenRows(result.hidden)
         self._speculation.read(result, self._drafts)
         for index, (sequence, n_rows) in enumerate(self._plan):
-            if sequence.is_decoding:
+            if sequence.n_computed >= sequence.n_to_read:
                 chosen.next_sequence(sequence, n_rows, n_rows)
                 tokens = chosen.by_device(sequence)
                 if tokens is not None and self._goes_on(sequence, tokens):
@@ -246,12 +248,12 @@ class EngineCore:
         self._budget.think()
         return events
 
-    def _observe(self, seconds: float) -> None:
+    def _observe(self, n_rows: int, seconds: float) -> None:
         """Learn from what the step took."""
         of_drafts = 0.0
         if self._speculation.is_on:
             of_drafts = self._speculation.observe(seconds)
-        self._budget.observe(sum([n_rows for _, n_rows in self._plan]), seconds - of_drafts)
+        self._budget.observe(n_rows, seconds - of_drafts)
 
     def _goes_on(self, sequence: Sequence, tokens: list[int]) -> bool:
         """Whether none of its next tokens ends a sequence; as far as that takes no time to say."""
@@ -275,7 +277,7 @@ class EngineCore:
 
     def _take_tokens(self, sequence: Sequence, chosen: Iterator[Chosen], index: int, t_step: float) -> None:
         """A sequence's tokens of this step, until one of them ends it. ``index``: its place in the step."""
-        taken = TakenTokens(sequence, len(sequence.generated), [], [])
+        taken = TakenTokens(sequence, len(sequence.generated), [], [], [])
         self._news.append(taken)
         n_right, is_as_guessed = 0, True
         try:

@@ -28,14 +28,20 @@ class DraftCosts:
     """
 
     def __init__(self, calibrated: Sequence[float] = (), row_seconds: float = 0.0) -> None:
-        self._prices = list(calibrated) or [share * row_seconds for share in UNKNOWN]
+        self._set_prices(list(calibrated) or [share * row_seconds for share in UNKNOWN])
         # By size of the step, its longest sequence and number of drafts: recent seconds, and the step of the last one.
         self._seen: dict[tuple[int, int, int], tuple[deque[float], int]] = {}
         self._n_steps = 0
 
     def seconds(self, n_draft: int) -> float:
         """Price of ``n_draft`` drafts; 0: of KV alone; RESTS: 0."""
-        return sum(price * n for price, n in zip(self._prices, _parts(n_draft)))
+        return self._seconds[n_draft - RESTS]
+
+    def _set_prices(self, prices: list[float]) -> None:
+        self._prices = prices
+        self._seconds = [
+            sum(price * n for price, n in zip(prices, _parts(n_draft))) for n_draft in range(RESTS, MAX_DRAFT + 1)
+        ]
 
     def observe(self, n_rows: int, widest: int, n_draft: int, seconds: float) -> None:
         """A step of ``n_rows``, ``widest`` of one sequence, that only decoded, took so long with ``n_draft`` drafts."""
@@ -57,7 +63,7 @@ class DraftCosts:
         changes = [n - n_other for n, n_other in zip(parts, other)]
         error = difference - sum(price * n for price, n in zip(self._prices, changes))
         step = LEARNING * error / sum(n * n for n in changes)
-        self._prices = [max(0.0, price + step * n) for price, n in zip(self._prices, changes)]
+        self._set_prices([max(0.0, price + step * n) for price, n in zip(self._prices, changes)])
 
 
 def _parts(n_draft: int) -> Parts:

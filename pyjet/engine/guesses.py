@@ -7,7 +7,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Literal
 
-from pyjet.engine.acceptance import Acceptance, match_cell
+from pyjet.engine.acceptance import Acceptance, ConfidenceCells, match_cell
 from pyjet.engine.draft_blocks import RecentBlocks
 from pyjet.engine.lookup import LookupIndex
 from pyjet.engine.synthetic import Lots
@@ -19,23 +19,63 @@ LEAST_CHANCE = 0.1  # drafts less likely to be right have no part in the choice 
 
 
 class Guess:
-    """Drafts in a row. ``cells``: of Acceptance, one for each; ``chances``: that so many are right, from its rates."""
+    """Drafts in a row. ``cells``: of Acceptance, one for each, which say how likely they are by its ``rates``."""
 
-    __slots__ = ("cells", "chances", "tokens")
+    __slots__ = ("_cells", "_chances", "_rates", "tokens")
 
     def __init__(self, tokens: list[int], cells: list[int], rates: Items[float]) -> None:
         self.tokens = tokens
-        self.cells = cells
-        self.chances = list(accumulate([rates[cell] for cell in cells], mul))
+        self._cells = cells
+        self._rates = rates
+        self._chances: list[float] | None = None
 
     def cut(self, n: int) -> None:
         if n < len(self.tokens):
-            del self.tokens[n:], self.cells[n:], self.chances[n:]
+            del self.tokens[n:], self._cells[n:]
+            if self._chances is not None:
+                del self._chances[n:]
+
+    @property
+    def cells(self) -> list[int]:
+        return self._cells
+
+    @property
+    def chances(self) -> list[float]:
+        """That the first one, the first two, ... are right, by the rates of when this was first asked."""
+        if self._chances is None:
+            rates = self._rates
+            self._chances = list(accumulate([rates[cell] for cell in self.cells], mul))
+        return self._chances
 
     @property
     def worth(self) -> float:
         """Tokens that are expected of it, without drafts that are hardly worth a row."""
         return sum([chance for chance in self.chances if chance > LEAST_CHANCE])
+
+
+class MtpGuess(Guess):
+    """Of the MTP block, for the sequence that had place ``index`` in the step."""
+
+    __slots__ = ("_index", "_of_step")
+
+    def __init__(self, tokens: list[int], of_step: ConfidenceCells, index: int, rates: Items[float]) -> None:
+        super().__init__(tokens, [], rates)
+        self._of_step = of_step
+        self._index = index
+
+    @property
+    def cells(self) -> list[int]:
+        return self._of_step.of(self._index)[: len(self.tokens)]
+
+
+class Forced(Guess):
+    """What a grammar leaves no choice about."""
+
+    __slots__ = ()
+
+    def __init__(self, tokens: list[int]) -> None:
+        super().__init__(tokens, [], ())
+        self._chances = [FORCED ** (i + 1) for i in range(len(tokens))]
 
 
 NOTHING = Guess([], [], ())
@@ -51,7 +91,9 @@ class Guesses:
         self.index = lookup
         self.blocks = blocks
         self.lots = lots
-        self.mtp = self.lookup = self.forced = NOTHING
+        self.mtp: Guess = NOTHING
+        self.lookup: Guess = NOTHING
+        self.forced: Guess = NOTHING
         self.source: Source = "mtp"
 
     def forget(self) -> None:
@@ -60,22 +102,21 @@ class Guesses:
 
     def force(self, tokens: list[int]) -> None:
         """What the answer's grammar leaves no choice about, which is better than any guess."""
-        self.forced = Guess(tokens, [], ())
-        self.forced.chances = [FORCED ** (i + 1) for i in range(len(tokens))]
+        self.forced = Forced(tokens)
 
     def take_mtp(
-        self, tokens: list[int], cells: list[int], probabilities: Items[float] = (), p_min: float = 0.0
-    ) -> None:
+        self, tokens: list[int], cells: ConfidenceCells, index: int, probabilities: Items[float] = (),
+        p_min: float = 0.0,
+    ) -> None:  # fmt: skip
         """What the MTP block guesses, up to the first draft that it thinks less probable than ``p_min``.
 
-        ``cells``: of its probabilities, at least as many as there are tokens.
+        ``cells``: of the drafts of all sequences of the step, in which this one had place ``index``.
         """
-        n = len(tokens)
         if p_min > 0.0:
-            n = next((i for i, probability in enumerate(probabilities) if probability < p_min), n)
+            tokens = tokens[: next((i for i, each in enumerate(probabilities) if each < p_min), len(tokens))]
         if -1 in tokens:
-            n = min(n, tokens.index(-1))
-        self.mtp = Guess(tokens[:n], cells[:n], self.acceptance.rates)
+            tokens = tokens[: tokens.index(-1)]
+        self.mtp = MtpGuess(tokens, cells, index, self.acceptance.rates)
 
     def look_up(self, n_tokens: int, most: int) -> None:
         """Find what followed the newest of ``n_tokens`` tokens before."""

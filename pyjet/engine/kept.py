@@ -128,12 +128,9 @@ class Kept:
                     other.last_used = self._clock
 
     def go_on_from(self, place: Place) -> None:
-        """Somebody does, and will be kept further on. What a conversation had come to behind the place is left."""
+        """Somebody does, and will be kept further on."""
         self.touch_place(place)
         place.checkpoint.outlook = Outlook.PASSED
-        for other in self._on_device():
-            if other is not place.checkpoint and self.tree.begins_with(other, place.checkpoint):
-                other.outlook = Outlook.LEFT
 
     def _on_device(self) -> list[Checkpoint]:
         """States that could leave it."""
@@ -195,17 +192,11 @@ class Kept:
         """The slot with a checkpoint's state, which then is on the host alone; None where that cannot or need not be.
 
         When agents take turns the state on the device that was not used for longest is the one needed next: it would
-        leave for the first of them to start, and come back. A shared one stays for those who start there too. One that
-        is not copied yet is copied first, unless another one leaves in no time.
+        leave for the first of them to start, and come back. A shared one stays for those who start there too.
         """
-        if self.free_slots or checkpoint.state_slot < 0 or checkpoint.kind == "shared":
+        is_copied = checkpoint.state_slot >= 0 and checkpoint.state_host is not None
+        if self.free_slots or not is_copied or checkpoint.kind == "shared":
             return None
-        if checkpoint.state_host is None:
-            block = None if self._copied_state(Outlook.PASSED) else self.host.spare_state()
-            if block is None:
-                return None
-            self._read_state(checkpoint.state_slot, block)
-            checkpoint.state_host = block
         slot, checkpoint.state_slot = checkpoint.state_slot, -1
         return slot
 

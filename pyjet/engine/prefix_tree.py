@@ -28,7 +28,6 @@ class Outlook(IntEnum):
 
     LIVE = 0
     PASSED = 1  # there is a longer one, or there will be, from which it is likely to go on
-    LEFT = 2  # it went another way before it
 
 
 def n_equal(a: Tokens, b: Tokens) -> int:
@@ -203,14 +202,6 @@ class PrefixTree:
             found += [c for c in node.checkpoints.values() if next_tokens.startswith(c.tail_key)]
             below = node
         return [c for c in found if c is not checkpoint]
-
-    @staticmethod
-    def begins_with(checkpoint: Checkpoint, earlier: Checkpoint) -> bool:
-        """Whether one's tokens begin with all of the other's."""
-        node, next_tokens = checkpoint.node, checkpoint.tail_key
-        while node.parent is not None and node.depth > earlier.node.depth:
-            next_tokens, node = node.key, node.parent
-        return node is earlier.node and next_tokens.startswith(earlier.tail_key)
 
     def has_more(self, checkpoint: Checkpoint) -> bool:
         """Whether something is known of what comes behind it."""

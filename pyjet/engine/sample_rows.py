@@ -68,7 +68,7 @@ class SampleRows:
             self._common = words_of(records_of(samplers))
         of_rows = [i for i, (_, n_drafts) in enumerate(layout) for _ in range(1 + n_drafts)]
         n_rows = len(of_rows)
-        self._words[:n_rows] = self._common[of_rows]
+        self._common.take(of_rows, 0, self._words[:n_rows], "clip")  # any other mode takes a detour
         self._masked = []
         self._count_begins[:n_rows] = self._begins[:n_rows]
         begin = 0

@@ -52,6 +52,7 @@ class Sequence:
         # Tokens to generate at most; llama-server answers at least one. None: no limit of the request's own.
         self.max_tokens = None if request.max_tokens < 0 else max(1, request.max_tokens)
         self.tokens = np.zeros(longest + 1, np.int32)
+        self._token_at = self.tokens.data  # the same, faster for single ones
         self.tokens[: self.n_prompt] = request.prompt if prompt is None else prompt
         self.n_to_read = self.n_prompt
         self.sampler = Sampler(
@@ -199,10 +200,12 @@ class Sequence:
         """
         n, begin = len(tokens), self.n_prompt + len(self.generated)
         self.n_pending = n - 1
-        self.n_computed += n
-        self.n_reached = max(self.n_reached, self.n_computed)
+        self.n_computed = n_computed = self.n_computed + n
+        if n_computed > self.n_reached:
+            self.n_reached = n_computed
         self.n_right += n - 1
-        self.tokens[begin : begin + n] = tokens
+        for i, token in enumerate(tokens, begin):
+            self._token_at[i] = token
         self.generated += tokens
         self.token_times += [time] * n
         self.sampler.accept_all(tokens)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyjet.engine.acceptance import Acceptance, Counts, confidence_cells
+from pyjet.engine.acceptance import Acceptance, ConfidenceCells, Counts
 from pyjet.engine.client import EngineLimits
 from pyjet.engine.decode_prices import context_class
 from pyjet.engine.draft_blocks import RecentBlocks
@@ -62,6 +62,7 @@ class Speculation:
         self._limits = limits
         self._override = override
         self.is_on = settings.is_on or override is not None
+        self._is_adaptive = settings.is_adaptive
         self.counts = DraftCounts()
         # Of steps that only decode: among these a context's length changes slowly.
         self._costs = StepCosts(limits.step_seconds, FRESH_STEPS)
@@ -80,7 +81,7 @@ class Speculation:
         self._company = Company(0)  # of the sequences that decode in it
         self._made: list[list[int]] = []  # by the step, for each of its sequences
         self._probabilities: Float32Array = np.empty((0, 0), np.float32)
-        self._cells: list[list[int]] = []
+        self._cells = ConfidenceCells(self._probabilities)
         self._blocks = HeadBlocks(is_sampled=settings.sampling == "probabilistic")
 
     def start(self, sequence: Sequence) -> None:
@@ -106,14 +107,14 @@ class Speculation:
     def choose(self, decoding: Items[Sequence], n_reading: int) -> None:
         """Set ``verifying`` and ``n_draft`` of all sequences that decode, while ``n_reading`` others read."""
         if not decoding:
-            self._n_draft = self._depth.latest if self._settings.is_adaptive else self._settings.max_draft
+            self._n_draft = self._depth.latest if self._is_adaptive else self._settings.max_draft
             return
         max_spec = self._limits.max_spec
         guesses: list[Guesses] = []
         aheads: list[int] = []  # positions behind the newest token of each that can be computed
         n_context = 0
         for sequence in decoding:
-            each, n_tokens = guesses_of(sequence), sequence.n_tokens
+            each, n_tokens = guesses_of(sequence), sequence.n_prompt + len(sequence.generated)
             ahead = sequence.longest - n_tokens
             most = max_spec if max_spec < ahead else ahead
             if each.index is not None:
@@ -125,7 +126,7 @@ class Speculation:
             aheads.append(ahead)
             n_context += n_tokens
         room = self._room(len(decoding), n_reading)
-        if self._settings.is_adaptive:
+        if self._is_adaptive:
             self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
             lengths = self._paying(guesses, room)
         else:
@@ -133,9 +134,11 @@ class Speculation:
             share, n_more = divmod(room, len(decoding))
             most = min(self._settings.most, max_spec)
             lengths = [min(most, ahead, share + (i < n_more)) for i, ahead in enumerate(aheads)]
+        n_draft = self._n_draft
         for sequence, each, ahead, n in zip(decoding, guesses, aheads, lengths):
             sequence.verifying = drafts = self._chosen_drafts(sequence, each, n, min(max_spec, ahead))
-            sequence.n_draft = min(self._n_draft, ahead - len(drafts))
+            n_left = ahead - len(drafts)
+            sequence.n_draft = n_draft if n_draft < n_left else n_left
 
     def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
         """Lengths of drafts that make most tokens per second, or those of a trial."""
@@ -157,8 +160,9 @@ class Speculation:
 
     def _chosen_drafts(self, sequence: Sequence, guesses: Guesses, n: int, most: int) -> list[int]:
         drafts = guesses.chosen.tokens[:n]
-        if guesses.lots is not None and not self._settings.is_adaptive:
-            drafts += [sequence.generated[-1]] * (n - len(drafts))  # any will do
+        n_more = n - len(drafts)
+        if n_more and guesses.lots is not None and not self._is_adaptive:
+            drafts += [sequence.generated[-1]] * n_more  # any will do
         if len(drafts) < self._settings.n_min:
             drafts = []
         return drafts if self._override is None else self._override(sequence, drafts, most)[:most]
@@ -214,7 +218,7 @@ class Speculation:
         if drafts is not None:
             self._made = result.drafts.tolist()
             self._probabilities = result.draft_probs
-            self._cells = confidence_cells(result.draft_probs)
+            self._cells = ConfidenceCells(result.draft_probs)
 
     def note(
         self, sequence: Sequence, index: int, tokens: list[int], n_right: int, *, is_as_guessed: bool = True
@@ -231,7 +235,9 @@ class Speculation:
         # Drafts for what follows are of use when the MTP block made them behind the same tokens; lots do not care.
         if n_draft and (is_as_guessed or guesses.lots is not None):
             probabilities = self._probabilities[index].tolist() if self._settings.p_min else ()
-            guesses.take_mtp(self._made[index][:n_draft], self._cells[index], probabilities, self._settings.p_min)
+            guesses.take_mtp(self._made[index][:n_draft], self._cells, index, probabilities, self._settings.p_min)
+            if self._is_adaptive:
+                _ = guesses.mtp.chances  # by the rates of now; nobody asks where the number of drafts is fixed
         return lesson
 
     def learn(self, lesson: Lesson) -> None:
@@ -247,7 +253,7 @@ class Speculation:
         """Learn what steps take, and decide how many drafts are made from now on. There is time while one computes."""
         if self._lessons.learn():
             self._blocks.think()
-            if self._settings.is_adaptive:
+            if self._is_adaptive:
                 self._depth.think()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyjet.engine.chosen import Chosen
 from pyjet.engine.request import Event, Memory, TokenEvent, TokenProbs
@@ -10,7 +10,7 @@ from pyjet.engine.sequence import Sequence
 from pyjet.engine.speculation import Lesson
 
 
-@dataclass
+@dataclass(slots=True)
 class TakenTokens:
     """The sequence had ``n_before`` tokens when it got these."""
 
@@ -18,18 +18,19 @@ class TakenTokens:
     n_before: int
     tokens: list[int]
     probs: list[TokenProbs | None] | None = None  # of each; None: nobody wants any
-    memories: list[Memory] = field(default_factory=list)  # the sampler's, behind each; of tokens of the device: none
+    memories: list[Memory] | None = None  # the sampler's, behind each; of tokens of the device: None
     lesson: Lesson | None = None
 
     def add(self, chosen: Chosen) -> None:
         """One more."""
-        assert self.probs is not None
+        assert self.probs is not None and self.memories is not None
         self.tokens.append(chosen.token)
         self.probs.append(chosen.probs)
         self.memories.append(())
 
     def remember(self) -> None:
         """The last one was accepted."""
+        assert self.memories is not None
         self.memories[-1] = self.sequence.sampler.memory
 
     def events(self) -> list[Event]:

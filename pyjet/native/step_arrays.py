@@ -30,11 +30,13 @@ class StepArrays:
         self.row_flags = np.zeros(max_rows, np.uint32)
         self.row_next = np.zeros(max_rows, np.int32)
         self.seqs = np.zeros(max_seqs, SEQ_DTYPE)
+        self.seq_words = self.seqs.view(np.int32)  # the same: field after field, sequence after sequence
         self._of_samples = samples, counts, biases
         self._masks = no_masks() if masks is None else masks
-        self._blocks = no_blocks()
+        self._blocks = self._no_blocks = no_blocks()
+        self._page_table = np.zeros(1, np.int32)
         rows = self.tokens, self.positions, self.row_seq, self.row_flags
-        whole = StepBatch(*rows, self.seqs, np.zeros(1, np.int32), samples, counts, biases, self.row_next)
+        whole = StepBatch(*rows, self.seqs, self._page_table, samples, counts, biases, self.row_next)
         whole = replace(whole, masks=self._masks)
         self._whole = step_input(whole, STEP_TRUNK, None, 0)
 
@@ -48,7 +50,7 @@ class StepArrays:
         """
         samples, counts, biases = self._of_samples
         n_samples, n_counts, n_biases = n_of_samples
-        blocks = self._blocks if draft_blocks is None else draft_blocks
+        blocks = self._no_blocks if draft_blocks is None else draft_blocks
         batch = StepBatch(
             self.tokens[:n_rows],
             self.positions[:n_rows],
@@ -64,13 +66,21 @@ class StepArrays:
             self._masks,
             fill_masks,
         )
+        self._address(page_table, blocks)
         c_in = structs.StepIn.from_buffer_copy(self._whole)
-        c_in.n_rows, c_in.n_seqs, c_in.n_page_entries = n_rows, n_seqs, page_table.shape[0]
-        c_in.page_table = data_address(page_table)
+        c_in.n_rows, c_in.n_seqs = n_rows, n_seqs
         c_in.n_samples, c_in.n_counts, c_in.n_biases = n_of_samples
-        c_in.n_draft_blocks, c_in.draft_blocks = blocks.shape[0], data_address(blocks)
         c_in.masks_late = int(fill_masks is not None)
         if draft_blocks is None:
             c_in.row_next = None
         batch.__dict__["c_trunk"] = c_in  # instead of the one that it would make itself
         return batch
+
+    def _address(self, page_table: Int32Array, blocks: Int32Array) -> None:
+        """Arrays of the caller that are often those of the batch before."""
+        if page_table is not self._page_table:
+            self._page_table = page_table
+            self._whole.page_table, self._whole.n_page_entries = data_address(page_table), page_table.shape[0]
+        if blocks is not self._blocks:
+            self._blocks = blocks
+            self._whole.draft_blocks, self._whole.n_draft_blocks = data_address(blocks), blocks.shape[0]

@@ -130,7 +130,8 @@ class HttpServer:
     def _poll(self, timeout: float) -> None:
         """One round of the I/O loop. Connections with nothing to do are still watched for resets."""
         poller = select.poll()
-        for descriptor, item in list(self._sockets.items()):
+        watched = dict(self._sockets)
+        for descriptor, item in watched.items():
             flags = 0
             if item.readable():
                 flags |= select.POLLIN | select.POLLPRI
@@ -139,8 +140,9 @@ class HttpServer:
             if flags or isinstance(item, Channel):
                 poller.register(descriptor, flags)
         for descriptor, flags in poller.poll(timeout * 1000):
-            item = self._sockets.get(descriptor)
-            if item is not None:
+            item = watched[descriptor]
+            # one that was closed in this round has perhaps left its number to a new connection
+            if self._sockets.get(descriptor) is item:
                 wasyncore.readwrite(item, flags)
 
 

@@ -11,6 +11,8 @@ Waitress does the reading, buffering and writing; this module replaces what it d
 from __future__ import annotations
 
 import logging
+import socket
+import struct
 import time
 from http.client import responses
 from typing import Any
@@ -26,6 +28,8 @@ KEEP_ALIVE = "timeout=5, max=100"
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMENT_CHUNK = b"3\r\n:\n\n\r\n"
+_RESET = struct.pack("ii", 1, 0)
+"""``SO_LINGER`` of a socket whose ``close`` drops what is unsent and tells the peer so."""
 
 _log = logging.getLogger(__name__)
 
@@ -160,10 +164,14 @@ class Channel(HTTPChannel):
                 self._send_now(_COMMENT_CHUNK)
 
     def give_up(self) -> None:
-        """Close the connection although output may be left: its reader does not take it."""
+        """Close the connection. Output that its reader does not take is dropped, also what the system holds of it."""
         self.will_close = True
-        if self.total_outbufs_len:
-            self.handle_close()  # a full socket is never writable, so nothing else would
+        with self.outbuf_lock:
+            if self.total_outbufs_len:
+                # Closed as usual, the system would keep megabytes for a reader that may never come, or send them late
+                # to one that does: it tries again after ever longer pauses. Nor can a reset pass for the answer's end.
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                self.handle_close()  # a full socket is never writable, so nothing else would
 
     def handle_error(self) -> None:
         """An unexpected failure in the I/O loop ends this connection only."""
@@ -190,4 +198,3 @@ class Channel(HTTPChannel):
         self.current_outbuf_count += len(data)
         self.total_outbufs_len += len(data)
         self._flush_exception(self._flush_some, do_close=False)
-

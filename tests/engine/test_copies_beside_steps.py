@@ -327,7 +327,7 @@ class BrokenCopies(FakeNative):
 
 
 def run_loop(core: EngineCore, native: FakeNative, *names: str) -> tuple[EngineLoop, list[Event]]:
-    """Requests at the same moment, each of which ends four steps after the one before."""
+    """One request after the other, and one beside the last."""
     events: list[Event] = []
     ended = threading.Semaphore(0)
 
@@ -339,11 +339,10 @@ def run_loop(core: EngineCore, native: FakeNative, *names: str) -> tuple[EngineL
 
     loop = EngineLoop(core, native, sink, lambda _number, _answer: None)
     loop.prepare()
-    for i, name in enumerate(names):
-        loop.post(Submit(request(name, prompt_of(i), max_tokens=6 + 4 * i)))
     thread = threading.Thread(target=loop.run)
     thread.start()
-    for _ in names:
+    for i, name in enumerate(names):
+        loop.post(Submit(request(name, prompt_of(i), max_tokens=6)))
         assert ended.acquire(timeout=30)
     loop.post(Stop())
     thread.join(30)
@@ -366,27 +365,37 @@ def test_a_device_that_fails_beside_a_step_ends_all_requests() -> None:
     assert loop.error is not None and native.closed
 
 
-class UntoldNative(NotingNative):
-    """Writes down what nobody was told when a state is copied beside a step."""
+class OrderedCore(EngineCore):
+    """Writes down when a step is planned, tokens are told, and what is copied beside it is chosen."""
 
-    core: EngineCore
-    untold: list[int]
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.log: list[str] = []
 
-    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
-        if self.computing is not None:
-            self.untold.append(len(self.core._news))
-        return super().state_read(slot, out)
+    def begin(self) -> Any:
+        self.log.append("begin")
+        return super().begin()
+
+    def settle(self) -> list[Event]:
+        self.log.append("tell")
+        return super().settle()
+
+    def copy_beside_step(self) -> bool:
+        self.log.append("copy")
+        return super().copy_beside_step()
 
 
 @pytest.mark.usefixtures("timed")
 def test_tokens_are_told_before_states_are_copied() -> None:
-    limits = loop_limits(n_slots=2, n_extra_states=0)
-    native = UntoldNative(limits)
+    limits = loop_limits()
+    native = NotingNative(limits)
     native.step_us = lambda _: SLOW * 1e6
-    native.core, native.untold = EngineCore(limits, native), []
-    _, events = run_loop(native.core, native, "a", "b")
-    assert sum(isinstance(event, TokenEvent) for event in events) == 6 + 10
-    assert native.untold and not any(native.untold)
+    core = OrderedCore(limits, native)
+    _, events = run_loop(core, native, "a", "b")
+    assert sum(isinstance(event, TokenEvent) for event in events) == 12
+    assert "read beside" in native.log
+    before_copies = [core.log[i - 1] for i, what in enumerate(core.log) if what == "copy"]
+    assert before_copies and set(before_copies) <= {"tell", "copy"}
 
 
 def test_times_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,44 +411,3 @@ def test_times_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
         with times.timed():
             now[0] += 7.0
     assert times.fit(7.0) and not times.fit(6.9)
-
-
-def test_a_slot_is_taken_over_with_one_copy_where_no_other_state_is_copied() -> None:
-    """Both agents come back before anything was copied: nothing leaves for another's state and comes back."""
-    run, native = noting_run(n_slots=2, n_extra_states=0, n_ctx_total=400, max_spec=0)
-    native.copies_beside_steps = False  # there was no time
-    with_memory(run.core, 4)
-    prompts = {name: prompt_of(i) for i, name in enumerate("ab")}
-    for name, prompt in prompts.items():
-        run.submit(request(name, prompt, max_tokens=3))
-    run.drain()
-    again = {f"{name}2": (*prompts[name], *run.tokens(name), 41) for name in "ab"}
-    native.log.clear()
-    run.submit(*(request(name, prompt, max_tokens=3) for name, prompt in again.items()))
-    run.step()
-    assert native.log == ["read", "read", "step"]
-    run.drain()
-    check_answers(run, *again, prompts=again, n=3)
-    for name, prompt in prompts.items():  # the states that were taken over are kept on the host
-        asked = request(f"{name}3", (*prompt, *run.tokens(name)[:2], 42, 43), max_tokens=3)
-        run.submit(asked)
-        run.drain()
-        assert run.tokens(asked.id) == expected(asked, run.limits)[0] and run.last(asked.id).timings.prompt_n == 2
-    run.check_all_ended()
-
-
-def test_an_answer_that_its_conversation_left_leaves_before_an_older_one() -> None:
-    run, native = noting_run(n_slots=2, n_extra_states=1, n_ctx_total=400, checkpoint_gap=1)
-    prompts = {name: prompt_of(i) for i, name in enumerate("ba")}
-    for name, prompt in prompts.items():
-        run.submit(request(name, prompt, max_tokens=3, boundaries=(0, 8)))
-        run.drain()
-        idle(run)
-    asked = {"a2": (*prompts["a"][:8], 42, 43), "b2": (*prompts["b"], *run.tokens("b"), 44)}
-    native.log.clear()
-    for name, prompt in asked.items():
-        run.submit(request(name, prompt, max_tokens=3))
-        run.drain()
-    assert not [what for what in native.log if what.startswith("write")]
-    check_answers(run, *asked, prompts=asked, n=3)
-    run.check_all_ended()

@@ -331,7 +331,7 @@ __device__ __forceinline__ void attend_groups(const StepArgs &s, int layer, cons
 }
 
 template <class Wait>
-__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_attention(const StepArgs &s, const Op &op, Wait wait) {
     if (s.column_groups == 1) return attend_groups<1>(s, op.layer, wait);
     if (s.column_groups == 2) return attend_groups<2>(s, op.layer, wait);
     if (s.column_groups == 3) return attend_groups<3>(s, op.layer, wait);

@@ -10,7 +10,7 @@
 namespace pj::cuda {
 
 template <class Wait>
-__device__ __noinline__ void op_draft_rows(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_draft_rows(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(s.draft.n * groups, [&](int item, int lane) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ SoftmaxPart of_warp(SoftmaxPart part) {
 }
 
 template <class Wait>
-__device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_draft_logits(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const DraftArgs &d = s.draft;
     const int n_ids = d.ids.n_logits(s.shape.n_vocab);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void move_on(const StepArgs &s, const DraftSeq &seq, 
 
 // Number op.layer of every sequence's drafts.
 template <class Wait>
-__device__ __noinline__ void op_draft(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_draft(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const DraftArgs &d = s.draft;
     const int pass = op.layer, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, groups = s.shape.n_embd / 256;

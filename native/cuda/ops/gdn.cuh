@@ -58,7 +58,7 @@ __device__ __forceinline__ void run_gdn_items(const StepArgs &s, const GdnItem &
 }
 
 template <class Wait>
-__device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_gdn(const StepArgs &s, const Op &op, Wait wait) {
     const int n = s.n_seqs * s.shape.n_gdn_head_v * 2, index = blockIdx.x, stride = gridDim.x;
     if (index >= n) return wait();
     if (index + stride < n) GdnState::prefetch_all(s, gdn_item(s, op.layer, index + stride));

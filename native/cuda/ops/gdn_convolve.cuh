@@ -169,7 +169,7 @@ __device__ __forceinline__ int convolved_sequence(const StepArgs &s, int index, 
 }
 
 template <class Wait>
-__device__ __noinline__ void op_gdn_convolve(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_gdn_convolve(const StepArgs &s, const Op &op, Wait wait) {
     if (op.input[0].row_factor) share_factors(s);
     for_each_warp_after(
         wait, s.n_convolve_items,

@@ -28,7 +28,7 @@ struct HeadsItem {
 
 // The gate is made before the wait: z is older than what the wait is for.
 template <class Wait>
-__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_quantize_heads(const StepArgs &s, const Op &op, Wait wait) {
     const int groups = op.width / 256;
     for_each_warp_after(
         wait, s.n_rows * groups,

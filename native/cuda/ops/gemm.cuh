@@ -9,7 +9,7 @@
 
 #include <type_traits>
 
-#include "cuda/ops/multiply_unit.cuh"
+#include "cuda/ops/multiply_few.cuh"
 #include "cuda/ops/products.cuh"
 #include "cuda/ops/warpgroup_unit.cuh"
 #include "cuda/sync/grid.cuh"
@@ -66,10 +66,35 @@ struct WideItems {
     __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
 };
 
-// Where a group is in the rings: advanced by every matrix of every op, as the loaders advance.
+// Where a warp is in the rings: advanced by every matrix of every op, as the loaders advance.
 struct RingUses {
-    uint32_t weights = 0, acts = 0, cursor = 0;
+    uint32_t weights, acts, cursor;
 };
+
+// What a warp keeps in shared memory while it multiplies. In registers it would be alive in calls, and so on the stack:
+// in local memory, half a microsecond away when the memory is busy.
+struct WarpState {
+    RingUses uses;
+    uint32_t acts_before;  // the op
+    int gemm;              // of the op
+};
+
+__device__ __forceinline__ WarpState &warp_state() {
+    __shared__ WarpState states[kConsumerWarps];
+    return states[threadIdx.x >> 5];
+}
+
+struct Rings {
+    ByteRing weights;
+    SlotRing acts;
+};
+
+__device__ __forceinline__ Rings divide_shared(const StepArgs &s) {
+    const int slot_bytes = s.pass_tiles * static_cast<int>(sizeof(ActTile));
+    const uint32_t slots = shared_address(kActSlots);
+    return {{slots + s.act_slots * slot_bytes, s.ring_bytes},
+            {slots, shared_address(kActFull), shared_address(kActEmpty), s.act_slots, slot_bytes}};
+}
 
 // An item may have no block for a team: it only lets go of the activations.
 __device__ __forceinline__ void skip_units(int n, const SlotRing &acts, RingUses &uses, int lane) {
@@ -194,7 +219,8 @@ __device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int 
         }
 }
 
-// Calls multiply(unit of weights, activations) for n_units slices; both are shared addresses.
+// Calls multiply(unit of weights, activations, release) for n_units slices; both are shared addresses, and release()
+// lets go of them.
 template <class Multiply>
 __device__ __forceinline__ void for_each_unit(int n_units, int team, const ByteRing &weights, const SlotRing &acts,
                                               RingUses &uses, const Multiply &multiply) {
@@ -207,69 +233,133 @@ __device__ __forceinline__ void for_each_unit(int n_units, int team, const ByteR
         lap.add(kTraceActWait);
         lap.count();
         __syncwarp();  // lanes leave the waits one by one, mma wants them together
-        multiply(w, acts.slot(uses.acts));
-        __syncwarp();
-        if (lane == 0) {
-            weights.release(team, uses.weights);
-            acts.release(uses.acts);
-        }
+        multiply(w, acts.slot(uses.acts), [&] {
+            __syncwarp();
+            if (lane == 0) {
+                weights.release(team, uses.weights);
+                acts.release(uses.acts);
+            }
+        });
     }
 }
 
-template <int kFormat, int NT, bool kWide>
-__device__ __noinline__ RingUses gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows, ByteRing weights,
-                                            SlotRing acts, RingUses uses) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2;
-    const auto run = [&](const Piece &p) {
-        Accumulators<NT> acc = {};
-        for_each_unit(p.n_units, group, weights, acts, uses, [&](const uint8_t *unit, uint32_t act) {
-            multiply_unit<kFormat, NT>(unit, shared_pointer<const ActTile>(act), warp % 2 * kWarpTiles, lane, acc);
-        });
-        store_piece(p, warp % 2 * kWarpTiles, lane, acc);
-    };
-    Piece p;
-    if constexpr (kWide) {
-        WidePieces pieces(s, gemm, group, n_rows, NT, uses);
-        while (pieces.next(p, acts, lane)) run(p);
-    } else {
-        NarrowPieces pieces(s, gemm, group, n_rows, uses);
-        while (pieces.next(p, acts, lane)) run(p);
+// What a pair of warps adds up of a piece: NT row tiles.
+template <int kFormat, int NT>
+struct TileProducts {
+    static constexpr int kTiles = NT;
+    Accumulators<NT> acc = {};
+
+    template <class Release>
+    __device__ __forceinline__ void add(const uint8_t *unit, uint32_t act, int first_tile, int lane,
+                                        const Release &release) {
+        multiply_unit<kFormat, NT>(unit, shared_pointer<const ActTile>(act), first_tile, lane, acc);
+        release();
     }
-    return uses;
+    __device__ __forceinline__ void store(const Piece &p, int first_tile, int lane) const {
+        store_piece(p, first_tile, lane, acc);
+    }
+};
+
+// One row (P = 1) or up to four (P = 4) of a step of few rows.
+template <int kFormat, int P>
+struct FewProducts {
+    static constexpr int kTiles = 1;
+    const FewLane<P> at{static_cast<int>(threadIdx.x & 31)};
+    FewAccumulators<P> acc = {};
+
+    template <class Release>
+    __device__ __forceinline__ void add(const uint8_t *unit, uint32_t act, int first_tile, int lane,
+                                        const Release &release) {
+        FewUnit<kFormat, P> loaded;
+        loaded.load(unit, *shared_pointer<const ActTile>(act), first_tile, lane, at);
+        hold_order<1>();
+        release();
+        loaded.add_to(acc, at);
+    }
+    __device__ __forceinline__ void store(const Piece &p, int first_tile, int) const {
+#pragma unroll
+        for (int i = 0; i < P; ++i)
+            if (at.row(i) < p.n_rows) __stcg(p.out + at.row(i) * p.row_stride + first_tile * 16 + at.output(i), acc[i]);
+    }
+};
+
+// Runs body(rings, uses) with the warp's uses of them, which it advances.
+template <class Body>
+__device__ __forceinline__ void with_rings(const StepArgs &s, const Body &body) {
+    RingUses uses = warp_state().uses;
+    body(divide_shared(s), uses);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) warp_state().uses = uses;
+    __syncwarp();
+}
+
+template <class Products, bool kWide>
+__device__ __noinline__ void gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2, first_tile = warp % 2 * kWarpTiles;
+    with_rings(s, [&](const Rings &rings, RingUses &uses) {
+        const auto run = [&](const Piece &p) {
+            Products products;
+            for_each_unit(p.n_units, group, rings.weights, rings.acts, uses,
+                          [&](const uint8_t *unit, uint32_t act, const auto &release) {
+                              products.add(unit, act, first_tile, lane, release);
+                          });
+            products.store(p, first_tile, lane);
+        };
+        Piece p;
+        if constexpr (kWide) {
+            WidePieces pieces(s, gemm, group, n_rows, Products::kTiles, uses);
+            while (pieces.next(p, rings.acts, lane)) run(p);
+        } else {
+            NarrowPieces pieces(s, gemm, group, n_rows, uses);
+            while (pieces.next(p, rings.acts, lane)) run(p);
+        }
+    });
 }
 
 // Wide steps by warpgroups, of which a warp has one tile of outputs. Not a function of its own: the assembler would
 // wait for every product before it begins the next.
 template <int kFormat>
-__device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows,
-                                                const ByteRing &weights, const SlotRing &acts, RingUses &uses) {
+__device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / kWideTeamWarps, tile = warp % 4;
-    WidePieces pieces(s, gemm, team, n_rows, kWarpgroupTiles, uses);
-    Piece p;
-    while (pieces.next(p, acts, lane)) {
-        float acc[1][kWarpgroupTiles][4] = {};
-        for_each_unit(p.n_units, team, weights, acts, uses, [&](const uint8_t *unit, uint32_t act) {
-            warpgroup_unit<kFormat>(unit, act, tile, lane, acc[0]);
-        });
-        store_piece(p, tile, lane, acc);
-    }
+    with_rings(s, [&](const Rings &rings, RingUses &uses) {
+        WidePieces pieces(s, gemm, team, n_rows, kWarpgroupTiles, uses);
+        Piece p;
+        while (pieces.next(p, rings.acts, lane)) {
+            float acc[1][kWarpgroupTiles][4] = {};
+            for_each_unit(p.n_units, team, rings.weights, rings.acts, uses,
+                          [&](const uint8_t *unit, uint32_t act, const auto &release) {
+                              warpgroup_unit<kFormat>(unit, act, tile, lane, acc[0]);
+                              release();
+                          });
+            store_piece(p, tile, lane, acc);
+        }
+    });
 }
 
 template <int kTiles>
 using Tiles = std::integral_constant<int, kTiles>;
 
+template <class T>
+struct As {
+    using Type = T;
+};
+
 template <int kFormat>
-__device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm, const ByteRing &weights,
-                                               const SlotRing &acts, RingUses &uses) {
+__device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm) {
     const int n_rows = gemm_rows(s, gemm.rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
-    const auto run = [&](auto n_tiles, auto wide) {
-        uses = gemm_tiled<kFormat, n_tiles, wide>(s, gemm, n_rows, weights, acts, uses);
+    const auto run_as = [&](auto products, auto wide) {
+        gemm_tiled<typename decltype(products)::Type, wide>(s, gemm, n_rows);
     };
+    const auto run = [&](auto n_tiles, auto wide) { run_as(As<TileProducts<kFormat, n_tiles>>{}, wide); };
     using Narrow = std::false_type;
     using Wide = std::true_type;
     if constexpr (kWarpgroups)
-        if (s.wide) return gemm_warpgroups<kFormat>(s, gemm, n_rows, weights, acts, uses);
+        if (s.wide) return gemm_warpgroups<kFormat>(s, gemm, n_rows);
     if (s.wide) return tiles == 4 ? run(Tiles<4>{}, Wide{}) : run(Tiles<8>{}, Wide{});
+    if constexpr (kFormat == kTileQ4K || kFormat == kTileQ6K) {
+        if (n_rows == 1) return run_as(As<FewProducts<kFormat, 1>>{}, Narrow{});
+        if (n_rows <= 4) return run_as(As<FewProducts<kFormat, 4>>{}, Narrow{});
+    }
     switch (tiles) {
         case 1:
             return run(Tiles<1>{}, Narrow{});

@@ -87,14 +87,14 @@ __device__ __forceinline__ void merge_groups(const StepArgs &s, const Op &op, co
 
 // Heads without a gate: a function of its own, so that the other one's code stays together.
 template <class Wait>
-__device__ __noinline__ void merge_plain(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void merge_plain(const StepArgs &s, const Op &op, Wait wait) {
     if (s.shape.query_dim == 64) return merge_groups<64, false>(s, op, wait);
     if (s.shape.query_dim == 128) return merge_groups<128, false>(s, op, wait);
     merge_groups<256, false>(s, op, wait);
 }
 
 template <class Wait>
-__device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_merge_heads(const StepArgs &s, const Op &op, Wait wait) {
     if (!s.shape.gated_attention) return merge_plain(s, op, wait);
     merge_groups<256, true>(s, op, wait);
 }

@@ -32,7 +32,7 @@ struct CodeSums {
     }
     __device__ __forceinline__ float operator[](int i) const { return v[i]; }
     // Below 2^22, so that the sum with 1.5 * 2^23 has it in its last bits.
-    __device__ __forceinline__ int integer(int i) const { return __float_as_int(v[i] + 12582912.0f) - 0x4b400000; }
+    static __device__ __forceinline__ int integer(float x) { return __float_as_int(x + 12582912.0f) - 0x4b400000; }
 };
 
 // Two bytes of a word as halves; `bytes`: 0x4040 + first + 256 * second. The byte pair 0x64, x is the half 1024 + x.
@@ -204,6 +204,17 @@ __device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile 
     }
 }
 
+// Quants of k-block b of Q6_K.
+__device__ __forceinline__ void six_bits(uint32_t (&a)[4], const uint4 &nibbles, const uint4 &upper, int b) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t low = word(nibbles, i) >> b % 2 * 4, up = word(upper, i);
+        const int right = 2 * (b & 3) - 4;  // to bits 4 and 5
+        const uint32_t high = right > 0 ? up >> right : up << -right;
+        a[i] = ((low & 0x0f0f0f0fu) | (high & 0xf0f0f0f0u)) & 0x3f3f3f3fu;
+    }
+}
+
 // Q6_K: 16-wide sub-blocks; value = stored - 32, taken off through the sums.
 template <int NB, int kTiles, int kBlocks>
 __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *act, int tile, int lane,
@@ -243,12 +254,8 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
         for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
             for (int r = 0; r < kTiles; ++r) {
-                const int b = first + i, shift = b % 2 * 4, up = 2 * (b & 3);
-                const uint4 &x = w[r][i / 2], &y = u[r][i / 4];
-                const uint32_t a[4] = {(x.x >> shift & 0x0f0f0f0fu) | (y.x >> up & 0x03030303u) << 4,
-                                       (x.y >> shift & 0x0f0f0f0fu) | (y.y >> up & 0x03030303u) << 4,
-                                       (x.z >> shift & 0x0f0f0f0fu) | (y.z >> up & 0x03030303u) << 4,
-                                       (x.w >> shift & 0x0f0f0f0fu) | (y.w >> up & 0x03030303u) << 4};
+                uint32_t a[4];
+                six_bits(a, w[r][i / 2], u[r][i / 4], first + i);
 #pragma unroll
                 for (int n = 0; n < NB; ++n) {
                     mma_k16(c[r][i][n][0], a[0], a[1], q[n][i].x);
@@ -281,7 +288,7 @@ __device__ __forceinline__ void multiply_k6(const uint8_t *unit, const ActTile *
 #pragma unroll
         for (int n = 0; n < NB; ++n)
             add_scaled(acc[r * acc_stride + n], act[n], t, [&](int i) {
-                return (i < 2 ? d0 : d1) * static_cast<float>(isum[r][n][i] - 32 * offsets[r][n].integer(i));
+                return (i < 2 ? d0 : d1) * static_cast<float>(isum[r][n][i] - 32 * CodeSums::integer(offsets[r][n][i]));
             });
     }
 }

@@ -42,7 +42,7 @@ __device__ __noinline__ Lane8 embedding256(const StepArgs &s, int token, int gro
 }
 
 template <class Wait>
-__device__ __noinline__ void op_embed(const StepArgs &s, const Wait &wait) {
+__device__ __noinline__ void op_embed(const StepArgs &s, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(s.n_rows * groups, [&](int item, int lane) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ DraftPlace accepted_row(const StepArgs &s, const Draf
 }
 
 template <class Wait>
-__device__ __noinline__ void op_next_rows(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_next_rows(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     if (threadIdx.x == 0)
@@ -102,7 +102,7 @@ __device__ __noinline__ void op_next_rows(const StepArgs &s, const Op &op, const
 
 // act = quantised [norm(embedding) ; norm(hidden row)]
 template <class Wait>
-__device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_mtp_input(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(s.n_rows * 2 * groups, [&](int item, int lane) {

@@ -114,7 +114,7 @@ __device__ __forceinline__ void rotate_groups(const StepArgs &s, const Op &op, c
 
 // Heads without a gate: a function of its own, so that the other one's code stays together.
 template <class Wait>
-__device__ __noinline__ void rotate_plain(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void rotate_plain(const StepArgs &s, const Op &op, Wait wait) {
     if (s.shape.query_dim == 64) return rotate_groups<64, false>(s, op, wait);
     if (s.shape.query_dim == 128) return rotate_groups<128, false>(s, op, wait);
     rotate_groups<256, false>(s, op, wait);
@@ -122,7 +122,7 @@ __device__ __noinline__ void rotate_plain(const StepArgs &s, const Op &op, const
 
 // Queries to the query buffer, keys and values to their pages; one warp per 256 columns of a row.
 template <class Wait>
-__device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_rotate(const StepArgs &s, const Op &op, Wait wait) {
     if (op.input[0].row_factor) share_factors(s);
     if (!s.shape.gated_attention) return rotate_plain(s, op, wait);
     rotate_groups<256, true>(s, op, wait);

@@ -68,7 +68,7 @@ __device__ __forceinline__ ResidualItem residual_item(const StepArgs &s, const O
 
 // x += product + bias; square sums of x for the row factor; act = quantised x * norm.
 template <class Wait>
-__device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_residual(const StepArgs &s, const Op &op, Wait wait) {
     const int groups = s.shape.n_embd / 256;
     const bool adds = !(op.flags & kOpOverwrite);
     for_each_warp_after(
@@ -95,7 +95,7 @@ __device__ __forceinline__ Lane8 normalized(const StepArgs &s, const Op &op, int
 }
 
 template <class Wait>
-__device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_normalize(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp(s.n_rows * groups, [&](int item, int lane) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ Lane8 gated_products(const StepArgs &s, const Op &op,
 }
 
 template <class Wait>
-__device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, Wait wait) {
     const int groups = op.width / 256;
     if (op.input[0].row_factor) share_factors(s);
     for_each_warp_after(
@@ -150,7 +150,7 @@ __device__ __noinline__ void op_swiglu(const StepArgs &s, const Op &op, const Wa
 
 // The finished residual rows, normalised: what the output head and the MTP block read.
 template <class Wait>
-__device__ __noinline__ void op_select(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_select(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int groups = s.shape.n_embd / 256;
     for_each_warp((s.n_selected + s.n_hidden) * groups, [&](int item, int lane) {
@@ -169,7 +169,7 @@ static_assert(kLogitsChunk % kLongestRun == 0, "a run is one warp's");
 
 // The best id of every row; of rows that are kept their logits, and the largest of each run of ids (RowMaxima).
 template <class Wait>
-__device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, const Wait &wait) {
+__device__ __noinline__ void op_logits(const StepArgs &s, const Op &op, Wait wait) {
     wait();
     const int n_vocab = s.shape.n_vocab, chunks = (n_vocab + kLogitsChunk - 1) / kLogitsChunk;
     const int run = run_of_maxima(n_vocab);

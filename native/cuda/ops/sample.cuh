@@ -153,7 +153,7 @@ __device__ __forceinline__ void bring_mask(const LateMaskArgs &late, const uint3
 }
 
 template <class Wait>
-__device__ __noinline__ void op_sample(const StepArgs &s, const Wait &wait) {
+__device__ __noinline__ void op_sample(const StepArgs &s, Wait wait) {
     if (s.late_masks.step)
         for (int i = blockIdx.x; i < s.n_samples; i += gridDim.x)
             if (const uint32_t *mask = s.samples[i].mask) bring_mask(s.late_masks, mask);
