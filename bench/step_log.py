@@ -25,17 +25,33 @@ Progress = Callable[[str, int, int], "bool | None"]
 
 
 class LoggedStepper:
-    """Passes steps on. `close` writes the log as JSON: the device's name and one list per column."""
+    """Passes steps on. `close` writes the log as JSON: the device's name and one list per column.
+
+    Of copies of states to the host ("out") and back ("in") there are `copy`, `copy_begin` and `copy_end`: one that lies
+    between a step's `begin` and `end` took none of the device's time.
+    """
 
     def __init__(self, stepper: Stepper, path: Path) -> None:
         self._stepper = stepper
         self._path = path
         self._rows: list[tuple[int, int, float, float, float, float]] = []
+        self._copies: list[tuple[str, float, float]] = []
         self._op_us = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        """Copies of pages and states, which are not written down."""
+        """Copies of pages, and inside the device, which are not written down."""
         return getattr(self._stepper, name)
+
+    def state_read(self, slot: int, out: np.ndarray | None = None) -> np.ndarray:
+        begin = time.perf_counter()
+        data = self._stepper.state_read(slot, out)
+        self._copies.append(("out", begin, time.perf_counter()))
+        return data
+
+    def state_write(self, slot: int, data: np.ndarray) -> None:
+        begin = time.perf_counter()
+        self._stepper.state_write(slot, data)
+        self._copies.append(("in", begin, time.perf_counter()))
 
     def step(self, batch: StepBatch, meanwhile: Callable[[], None] | None = None) -> StepResult:
         n_sampled = 0
@@ -62,7 +78,10 @@ class LoggedStepper:
 
     def close(self) -> None:
         device = self._stepper.info().device_name if isinstance(self._stepper, NativeEngine) else "none"
-        columns = dict(zip(("rows", "sampled", "begin", "end", "step_us", "device_us"), map(list, zip(*self._rows))))
+        names = ("rows", "sampled", "begin", "end", "step_us", "device_us")
+        columns: dict[str, list[Any]] = dict(zip(names, map(list, zip(*self._rows))))
+        for i, name in enumerate(("copy", "copy_begin", "copy_end")):
+            columns[name] = [copy[i] for copy in self._copies]
         self._path.write_text(json.dumps({"device": device, **columns}), encoding="utf-8")
         self._stepper.close()
 

@@ -58,7 +58,8 @@ class Stepper(DeviceMemory, Protocol):
 class EngineCore:
     """Decides what runs. ``begin`` gives the next batch, the caller computes it, ``take`` takes the result.
 
-    Between the two it copies pages and states in ``memory``, where the batches are computed. Methods return the
+    Between ``take`` and ``begin`` it copies pages and states in ``memory``, where the batches are computed, and while a
+    batch is computed states that this one does not have (``copy_beside_step``). Methods return the
     events they cause; those of a result come from ``settle``, for which there is time while the next step computes.
     A request's tokens depend on its prompt, sampling and seed only: what else runs, and what ran before, changes when
     they come, never which.

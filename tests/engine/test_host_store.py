@@ -64,3 +64,16 @@ def test_all_of_a_budget_is_allocated_ahead() -> None:
     while store.allocate_ahead(1 << 30):
         pass
     assert store.bytes_allocated == 5 * 16 * PAGE
+
+
+def test_a_spare_state_allocates_nothing() -> None:
+    store = HostStore(None, PAGE, STATE, memory)
+    assert store.spare_state() is None and store.bytes_allocated == 0
+    assert store.allocate_ahead(1000)
+    spare, allocated = store.spare_state(), store.bytes_allocated
+    assert spare is not None and len(spare.data) == STATE and store.bytes_used == STATE
+    while store.spare_state() is not None:
+        pass
+    assert store.bytes_allocated == allocated
+    store.free(spare)
+    assert store.spare_state() is not None
