@@ -179,7 +179,7 @@ struct StepArgs {
     int32_t row_tiles;                   // row tiles of 8 in act32 and act256: stride of a k unit
     const LoadTask *tasks;               // of the tiled matrices of ops, in order
     int32_t n_tasks;
-    int32_t wide;        // many rows: CTAs take whole blocks of outputs (ops/gemm.cuh)
+    int32_t wide;        // many rows: CTAs take whole blocks of outputs (ops/pieces.cuh)
     int32_t piece_rows;  // steps of few rows: rows of a piece (program.h, Gemm)
     int32_t max_rows, max_selected, max_spec, page_tokens, kv_type_k, kv_type_v, k_rotation, v_rotation;
     int32_t n_attention_items, n_convolve_items;

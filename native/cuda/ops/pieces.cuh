@@ -1,0 +1,158 @@
+// Which units of a matrix a group of warps multiplies, and where their sums go: pieces of blocks, cut by split.h.
+#pragma once
+
+#include "cuda/ops/products.cuh"
+#include "cuda/ops/warp_state.cuh"
+#include "cuda/ops/warpgroup_unit.cuh"
+
+namespace pj::cuda {
+
+// Warps that multiply a block in wide steps: a warpgroup where there are products of warpgroups.
+constexpr int kWideTeamWarps = kWarpgroups ? 4 : 2;
+constexpr int kWideBlocks = kConsumerWarps / kWideTeamWarps;  // neighbouring blocks of a CTA's item
+
+__device__ __forceinline__ int wide_spans(int n_blocks) {
+    return static_cast<int>(static_cast<unsigned>(n_blocks + kWideBlocks - 1) / kWideBlocks);
+}
+
+__device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
+    return rows == kRowsAll ? s.n_rows : rows == kRowsSelected ? s.n_selected : s.draft.n;
+}
+
+// Row tiles that share one read of the weights. In wide steps eight, unless half of that deals the items much more
+// evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
+__device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_blocks) {
+    const int tiles = (n_rows + 7) / 8;
+    if (!s.wide) return tiles <= 4 ? tiles : 8;
+    if (kWarpgroups) return kWarpgroupTiles;
+    if (tiles <= 4 || s.pass_tiles == 4) return 4;
+    const unsigned spans = wide_spans(n_blocks), grid = gridDim.x;
+    const unsigned rounds8 = (spans * ((tiles + 7) / 8) + grid - 1) / grid * 2;
+    const unsigned rounds4 = (spans * ((tiles + 3) / 4) + grid - 1) / grid;
+    return rounds4 * 8 <= rounds8 * 7 ? 4 : 8;
+}
+
+// This CTA's number in the split of a matrix.
+__device__ __forceinline__ int split_cta(int first_cta) {
+    const int cta = static_cast<int>(blockIdx.x) - first_cta;
+    return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
+}
+
+// Wide steps: the (blocks, row group) items of a matrix, dealt to the CTAs from the one after the
+// last item of the matrix before.
+struct WideItems {
+    int n_groups, n, first;  // row groups, items, this CTA's first item
+
+    __device__ __forceinline__ WideItems(int n_blocks, int n_rows, int tiles, uint32_t &cursor) {
+        n_groups = (n_rows + tiles * 8 - 1) / (tiles * 8);
+        n = wide_spans(n_blocks) * n_groups;
+        const int grid = static_cast<int>(gridDim.x);
+        first = static_cast<int>(blockIdx.x) - static_cast<int>(cursor);
+        if (first < 0) first += grid;
+        cursor = (cursor + n) % grid;
+    }
+    // Neighbouring items share their weights.
+    __device__ __forceinline__ int first_block(int item) const { return item / n_groups * kWideBlocks; }
+    __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
+};
+
+// An item may have no block for a team: it only lets go of the activations.
+__device__ __forceinline__ void skip_units(int n, const SlotRing &acts, RingUses &uses, int lane) {
+    for (int i = 0; i < n; ++i, ++uses.acts) {
+        acts.wait_full(uses.acts);
+        if (lane == 0) acts.release(uses.acts);
+    }
+}
+
+// The next units of one output block that a group adds up.
+struct Piece {
+    int n_units;
+    float *out;  // of the block's first output and the rows' first
+    int64_t row_stride;
+    int n_rows;  // of the step, from the first on
+    bool add;    // to what is there
+};
+
+// Steps of few rows: the CTA's range, quad by quad.
+struct NarrowPieces {
+    const StepArgs &s;
+    const Gemm &gemm;
+    const int group, n_rows;
+    RingUses &uses;
+    int cta, slice, end;
+
+    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, RingUses &uses)
+        : s(s), gemm(gemm), group(group), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
+        const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
+        slice = range.begin;
+        end = range.end;
+    }
+
+    __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
+        if (slice >= end) return false;
+        const int quad = static_cast<int>(static_cast<unsigned>(slice) / gemm.k_units), block = quad * kGroups + group;
+        p.n_units = min(end, (quad + 1) * gemm.k_units) - slice;
+        slice += p.n_units;
+        if (block >= gemm.n_blocks) {  // only the last quad has fewer
+            skip_units(p.n_units, acts, uses, lane);
+            return false;
+        }
+        p.row_stride = kUnitOutputs;
+        p.out = gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * s.piece_rows * kUnitOutputs;
+        p.n_rows = n_rows;
+        p.add = false;
+        return true;
+    }
+};
+
+// Wide steps: one block of every quad, cut where the CTAs of a step of few rows would begin.
+struct WidePieces {
+    const StepArgs &s;
+    const Gemm &gemm;
+    const int team, tiles, n_rows, n_slices;
+    WideItems items;
+    RingUses &uses;
+    int item, slice = 0, quad_end = 0, cta = 0;
+
+    __device__ __forceinline__ WidePieces(const StepArgs &s, const Gemm &gemm, int team, int n_rows, int tiles,
+                                          RingUses &uses)
+        : s(s),
+          gemm(gemm),
+          team(team),
+          tiles(tiles),
+          n_rows(n_rows),
+          n_slices(slices_of(gemm.n_blocks, gemm.k_units)),
+          items(gemm.n_blocks, n_rows, tiles, uses.cursor),
+          uses(uses),
+          item(items.first - static_cast<int>(gridDim.x)) {}
+
+    __device__ __forceinline__ bool next_item(const SlotRing &acts, int lane) {
+        for (item += gridDim.x; item < items.n; item += gridDim.x) {
+            const int block = items.first_block(item) + team;
+            if (block < gemm.n_blocks) {
+                slice = static_cast<int>(static_cast<unsigned>(block) / kGroups) * gemm.k_units;
+                quad_end = slice + gemm.k_units;
+                cta = cta_of(n_slices, slice, gemm.n_ctas);
+                return true;
+            }
+            skip_units(gemm.k_units, acts, uses, lane);
+        }
+        return false;
+    }
+
+    __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
+        const bool first = slice == quad_end;
+        if (first && !next_item(acts, lane)) return false;
+        const int row = items.row_group(item) * tiles * 8;
+        const int block = items.first_block(item) + team;
+        p.n_units = min(quad_end, cta_range(n_slices, cta++, gemm.n_ctas).end) - slice;
+        p.row_stride = static_cast<int64_t>(gemm.n_blocks) * kUnitOutputs;
+        p.out = gemm.out + row * p.row_stride + block * kUnitOutputs;
+        p.n_rows = min(tiles * 8, n_rows - row);
+        p.add = !first;
+        slice += p.n_units;
+        return true;
+    }
+};
+
+}  // namespace pj::cuda
