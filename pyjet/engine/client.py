@@ -33,7 +33,7 @@ class EngineLimits:
     slot_similarity: float = 0.1
     model: str = ""  # fingerprint of its file
     layout: str = ""  # device and KV types: they decide how pages are stored
-    step_budget: float = 3.3  # steps with prompt rows take so many times as long as steps that only decode, at most
+    step_budget: float = 3.2  # steps with prompt rows take so many times as long as steps that only decode, at most
     chunk_rows: int = 0  # of a step that reads a long prompt; 0: max_rows
     step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
     speculation: SpeculationSettings = NO_SPECULATION

@@ -9,7 +9,7 @@ from pyjet.engine.step_costs import SIZES, StepCosts
 
 MAX_PAUSE = 0.15  # seconds between two tokens of who decodes, because of a prompt
 SLOW_PAUSE = 1.5  # the same in steps that only decode, for models that need longer than MAX_PAUSE for little more
-STRETCH = 3.5  # a single step may take so many times its budget, when others have saved the time
+STRETCH = 1.5  # a single step may take so many times its budget, when others have saved the time
 MAX_DEBT = 4.0  # budgets; what a step took beyond that (a hiccup of the machine) is not held against prompts
 MAX_BURST = 0.5  # seconds of debt at most for short prompts
 MIN_ROWS = 8  # smaller chunks are not worth a step of their own

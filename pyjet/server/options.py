@@ -158,7 +158,7 @@ class ServerOptions:
     checkpoint_min_step: int = 8192
     cache_idle_slots: bool = True
     slot_prompt_similarity: float = 0.1
-    step_budget: float = 3.3
+    step_budget: float = 3.2
     """How many times as long as a step that only decodes one with prompt rows may take."""
     step_patience: int = 120
     """Seconds after which a step counts as hung; 0 or less: it never does."""

@@ -32,8 +32,8 @@ def beside(n_decoding: int, max_rows: int, *, stairs: bool) -> tuple[Shared, Sha
 def test_both_sides_keep_their_speed(n_decoding: int, max_rows: int, stairs: bool) -> None:
     alone, shared = beside(n_decoding, max_rows, stairs=stairs)
     undisturbed = step_seconds(n_decoding, DEPTH, stairs=stairs)
-    assert len(shared.seconds) * undisturbed / shared.total > 0.33
-    assert shared.least_share(0.5, undisturbed) > 0.31
+    assert len(shared.seconds) * undisturbed / shared.total > 0.31
+    assert shared.least_share(0.5, undisturbed) > 0.29
     assert shared.total / alone.total < (1.2 if max_rows == 512 else 1.3)
     assert max(shared.seconds) < 0.03
 
