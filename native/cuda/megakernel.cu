@@ -165,7 +165,7 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2])
     const StepArgs &s = args[0];
     const bool timed = s.op_clock && blockIdx.x == 0 && threadIdx.x == 0;
     const int fetcher = static_cast<int>(threadIdx.x) - (kConsumerWarps - 1) * 32;  // the last warp
-    uint32_t stage = 0;                                                             // grid stages passed
+    uint32_t stages_passed = 0;
     if (threadIdx.x % 32 == 0) warp_state().uses = {0, 0, 0};
     __syncwarp();
     if (timed) {
@@ -179,12 +179,12 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2])
         const Op &op = ops[i % 2];
         if (fetcher >= 0 && i + 1 < s.n_ops) fetch_words(ops[(i + 1) % 2], s.ops[i + 1], fetcher);
         trace_begin(i);
-        run_op(args[op.flags & kOpDrafting ? 1 : 0], op, StageWait{stage});
+        run_op(args[op.flags & kOpDrafting ? 1 : 0], op, StageWait{stages_passed});
         trace(kTraceDone);
         if (fetcher >= 0) wait_for_fetch();
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
-            ++stage;
+            ++stages_passed;
         } else {
             consumers_sync();
         }
