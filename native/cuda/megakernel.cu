@@ -140,17 +140,14 @@ __device__ __forceinline__ void copy_words(T &to, const T &from, int thread, int
         reinterpret_cast<uint64_t *>(&to)[i] = reinterpret_cast<const uint64_t *>(&from)[i];
 }
 
-// The same by a warp that does not wait for it: wait_for_fetch() does.
+// The same by a warp that does not wait for it: wait_for_copies() does.
 template <class T>
 __device__ __forceinline__ void fetch_words(T &to, const T &from, int lane) {
     static_assert(sizeof(T) % 8 == 0, "copied in 8-byte words");
     const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
     for (int i = lane * 8; i < static_cast<int>(sizeof(T)); i += 32 * 8)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at + i),
-                     "l"(reinterpret_cast<const char *>(&from) + i)
-                     : "memory");
+        start_copy<8>(at + i, reinterpret_cast<const char *>(&from) + i);
 }
-__device__ __forceinline__ void wait_for_fetch() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // A clock that ticks coarsely but does not change its pace.
 __device__ __forceinline__ long long nanoseconds() {
@@ -181,7 +178,7 @@ __device__ __forceinline__ void consume(const StepArgs (&args)[2], Op (&ops)[2])
         trace_begin(i);
         run_op(args[op.flags & kOpDrafting ? 1 : 0], op, StageWait{stages_passed});
         trace(kTraceDone);
-        if (fetcher >= 0) wait_for_fetch();
+        if (fetcher >= 0) wait_for_copies();
         if (op.flags & kOpBarrier) {
             finish_stage(s.buf.barrier);
             ++stages_passed;

@@ -14,6 +14,9 @@ from pyjet.engine.speculation_settings import NO_SPECULATION, SpeculationSetting
 EngineState = Literal["loading", "ready", "failed", "stopped"]
 
 
+STEP_BUDGET = 3.2  # default of EngineLimits.step_budget
+
+
 @dataclass(frozen=True)
 class EngineLimits:
     """Fixed sizes of an engine, in tokens unless said otherwise."""
@@ -33,7 +36,7 @@ class EngineLimits:
     slot_similarity: float = 0.1
     model: str = ""  # fingerprint of its file
     layout: str = ""  # device and KV types: they decide how pages are stored
-    step_budget: float = 3.2  # steps with prompt rows take so many times as long as steps that only decode, at most
+    step_budget: float = STEP_BUDGET  # steps with prompt rows take so many times as long as others, at most
     chunk_rows: int = 0  # of a step that reads a long prompt; 0: max_rows
     step_seconds: tuple[tuple[int, float], ...] = ()  # (rows, seconds) of steps measured at load
     speculation: SpeculationSettings = NO_SPECULATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyjet.engine.client import EngineLimits
+from pyjet.engine.client import STEP_BUDGET, EngineLimits
 from pyjet.engine.speculation_settings import DRAFT_BLOCK, NO_SPECULATION, SpeculationSettings
 from pyjet.native.config import Device, EngineConfig, Isa, KvType
 
@@ -35,7 +35,7 @@ class EngineSettings:
     max_checkpoints: int = 128  # recurrent states that are kept for prompts to come
     checkpoint_step: int = 8192  # tokens between two of them inside a long prompt
     slot_similarity: float = 0.1  # share of a prompt that an idle slot must hold to be chosen for it
-    step_budget: float = 3.2  # a step with prompt rows may take so many times as long as one that only decodes
+    step_budget: float = STEP_BUDGET  # a step with prompt rows may take so many times as long as one that only decodes
     patience_seconds: float = 120.0  # a step that takes longer hangs, unless steps are known to be slow
     calibrate: bool = True  # measure steps at load; one request alone needs no prices
     speculation: SpeculationSettings = NO_SPECULATION

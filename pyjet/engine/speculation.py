@@ -114,7 +114,7 @@ class Speculation:
         aheads: list[int] = []  # positions behind the newest token of each that can be computed
         n_context = 0
         for sequence in decoding:
-            each, n_tokens = guesses_of(sequence), sequence.n_prompt + len(sequence.generated)
+            each, n_tokens = guesses_of(sequence), sequence.n_tokens
             ahead = sequence.longest - n_tokens
             most = max_spec if max_spec < ahead else ahead
             if each.index is not None:

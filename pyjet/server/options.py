@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjet.engine.client import STEP_BUDGET
 from pyjet.engine.request import Pooling
 from pyjet.engine.speculation_settings import SpeculationSettings
 from pyjet.server.profiles import Profile
@@ -158,7 +159,7 @@ class ServerOptions:
     checkpoint_min_step: int = 8192
     cache_idle_slots: bool = True
     slot_prompt_similarity: float = 0.1
-    step_budget: float = 3.2
+    step_budget: float = STEP_BUDGET
     """How many times as long as a step that only decodes one with prompt rows may take."""
     step_patience: int = 120
     """Seconds after which a step counts as hung; 0 or less: it never does."""

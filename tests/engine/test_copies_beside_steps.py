@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from tests.engine.fake_native import FakeNative
 from tests.engine.noting_native import NotingNative, idle, noting_run
 
 SLOW = 1e6  # seconds of a step
+Native = TypeVar("Native", bound=FakeNative)
 
 
 def prompt_of(i: int, n: int = 9) -> tuple[int, ...]:
@@ -198,7 +199,7 @@ def native() -> NotingNative:
     return slow(NotingNative(Run(**FULL).limits))
 
 
-def slow(native: NotingNative, seconds: float = SLOW) -> NotingNative:
+def slow(native: Native, seconds: float = SLOW) -> Native:
     """The device says that its steps take so long."""
     native.step_us = lambda _: seconds * 1e6
     return native
@@ -357,8 +358,7 @@ def loop_limits(**fields: Any) -> Any:
 @pytest.mark.usefixtures("timed")
 def test_a_device_that_fails_beside_a_step_ends_all_requests() -> None:
     limits = loop_limits()
-    native = BrokenCopies(limits)
-    native.step_us = lambda _: SLOW * 1e6
+    native = slow(BrokenCopies(limits))
     core = EngineCore(limits, native)
     loop, events = run_loop(core, native, "a")
     assert isinstance(events[-1], FailedEvent) and "fell off the bus" in events[-1].message
@@ -388,8 +388,7 @@ class OrderedCore(EngineCore):
 @pytest.mark.usefixtures("timed")
 def test_tokens_are_told_before_states_are_copied() -> None:
     limits = loop_limits()
-    native = NotingNative(limits)
-    native.step_us = lambda _: SLOW * 1e6
+    native = slow(NotingNative(limits))
     core = OrderedCore(limits, native)
     _, events = run_loop(core, native, "a", "b")
     assert sum(isinstance(event, TokenEvent) for event in events) == 12

@@ -94,7 +94,7 @@ __device__ __forceinline__ void stage_item(const StepArgs &s, const AttentionIte
     stage_queries(s, item, shared, warp, lane);
     if (warp > 0 || lane >= 8 * kGroups) return;
     if (lane == 0) {
-        wait_for_item();
+        wait_for_copies();
         start_item(shared.item[(turn + 2) % 4], item_of_turn(s, turn + 2));
     }
     const unsigned column = item.first_column + lane;
@@ -296,7 +296,7 @@ __device__ __noinline__ void attend(const StepArgs &s, int layer, TilePlaces pla
                                shared, columns, warp, lane);
             forget_values(columns);
         }
-        if (!has_ahead) return wait_for_item();  // one that no turn has may be on its way to what the next op uses
+        if (!has_ahead) return wait_for_copies();  // one that no turn has may be on its way to what the next op uses
         is_apart = shared.item[ahead.turn % 4].partial >= 0;
         if (has_after && item_ends) {
             stage_item(s, of_after, shared, after.turn, warp, lane);

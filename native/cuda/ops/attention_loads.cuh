@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_item(AttentionItem &to, const AttentionItem
         reinterpret_cast<int4 *>(&to)[i] = __ldcg(reinterpret_cast<const int4 *>(from) + i);
 }
 
-// The same, which is there after the next wait_for_item() of that thread.
+// The same, which is there after the next wait_for_copies() of that thread.
 __device__ __forceinline__ void start_item(AttentionItem &to, const AttentionItem *from) {
     if (!from) {
         to = {};
@@ -28,12 +28,8 @@ __device__ __forceinline__ void start_item(AttentionItem &to, const AttentionIte
     const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(&to));
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(AttentionItem)); i += 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address + i),
-                     "l"(reinterpret_cast<const char *>(from) + i)
-                     : "memory");
+        start_copy<16>(address + i, reinterpret_cast<const char *>(from) + i);
 }
-
-__device__ __forceinline__ void wait_for_item() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Where a lane's block of a tile is; lane 4 k + t has block k. Beyond the last position: where that is.
 struct BlockPlace {

@@ -95,7 +95,7 @@ struct FewProducts {
         loaded.load(unit, *shared_pointer<const ActTile>(act), first_tile, lane, at);
         hold_order<1>();
         release();
-        loaded.add_to(acc, at);
+        add_unit<P>(acc, loaded, at);
     }
     __device__ __forceinline__ void store(const Piece &p, int first_tile, int) const {
 #pragma unroll

@@ -38,6 +38,10 @@ using FewSums = int[kWarpTiles][P == 1 ? 2 : 4];
 template <int P>
 using FewAccumulators = float[P];
 
+// Outputs of a lane's results, and rows.
+template <int P>
+constexpr int kFewEach = P == 1 ? 1 : 2;
+
 // Of two values the lane `mask` away has the other two of: the sum of those that this lane is to have.
 __device__ __forceinline__ int keep_and_pass(bool upper, int low, int high, int mask) {
     return (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, mask);
@@ -71,6 +75,16 @@ __device__ __forceinline__ int signed_byte_at(uint32_t word, int i) {
     return out;
 }
 
+__device__ __forceinline__ uint2 only_if(bool condition, uint2 x) {
+    return make_uint2(condition ? x.x : 0, condition ? x.y : 0);
+}
+__device__ __forceinline__ void masked(uint32_t (&a)[4], const uint4 &x, uint32_t mask) {
+    a[0] = x.x & mask;
+    a[1] = x.y & mask;
+    a[2] = x.z & mask;
+    a[3] = x.w & mask;
+}
+
 // Four bytes, none of them -128.
 __device__ __forceinline__ uint32_t negative_bytes(uint32_t x) {
     return (0x80808080u - (x & 0x7f7f7f7fu)) ^ (~x & 0x80808080u);
@@ -80,20 +94,17 @@ __device__ __forceinline__ uint32_t negative_bytes(uint32_t x) {
 template <int P>
 struct FewRows {
     uint2 sums;
-    float scale[P == 1 ? 1 : 2];
+    float scale[kFewEach<P>];
 
     __device__ __forceinline__ void load(const ActTile &act, const FewLane<P> &at) {
         sums = load8(act.sums[at.place()]);
 #pragma unroll
-        for (int i = 0; i < (P == 1 ? 1 : 2); ++i) scale[i] = act.scale[0][at.row(i)];
+        for (int i = 0; i < kFewEach<P>; ++i) scale[i] = act.scale[0][at.row(i)];
     }
     __device__ __forceinline__ void multiply(CodeSums (&out)[kWarpTiles],
                                              const uint32_t (&codes)[kWarpTiles][4]) const {
 #pragma unroll
-        for (int r = 0; r < kWarpTiles; ++r) {
-            float(&v)[4] = out[r].v;
-            mma_halves(v[0], v[1], v[2], v[3], codes[r], sums.x, sums.y);
-        }
+        for (int r = 0; r < kWarpTiles; ++r) out[r].multiply(codes[r], sums);
     }
 };
 
@@ -104,7 +115,7 @@ struct FewQ4K {
 
     uint4 w[kWarpTiles][4];
     uint2 q[kLoads], mins[kWarpTiles][2], scales[kWarpTiles][2];
-    __half2 d[P == 1 ? 1 : 2];
+    __half2 d[kFewEach<P>];
     FewRows<P> rows;
 
     __device__ __forceinline__ void load(const uint8_t *unit, const ActTile &act, int tile, int lane,
@@ -122,7 +133,7 @@ struct FewQ4K {
                 scales[r][h] = P == 1 ? make_uint2(load2(of_output + 2 * at.t), 0) : load8(of_output);
             }
 #pragma unroll
-        for (int i = 0; i < (P == 1 ? 1 : 2); ++i)
+        for (int i = 0; i < kFewEach<P>; ++i)
             d[i] = *reinterpret_cast<const __half2 *>(unit + kQ4KScales + (tile * 16 + at.output(2 * i)) * 4);
         rows.load(act, at);
     }
@@ -131,7 +142,7 @@ struct FewQ4K {
     __device__ __forceinline__ void multiply(const FewLane<1> &at, FewSums<1> &sum) const {
         // A byte is 16 odd + even; with the negative activations of the odd sub-block the even nibbles go again.
         const bool odd = at.g & 1;
-        const uint2 byte = make_uint2(odd ? q[0].x : 0, odd ? q[0].y : 0);
+        const uint2 byte = only_if(odd, q[0]);
         const uint2 nibble = make_uint2(odd ? negative_bytes(q[0].x) : q[0].x, odd ? negative_bytes(q[0].y) : q[0].y);
         int c[kWarpTiles][2][4] = {};
 #pragma unroll
@@ -141,10 +152,9 @@ struct FewQ4K {
                         of_nibbles = make_uint2(nibble.x * mine, nibble.y * mine);
 #pragma unroll
             for (int r = 0; r < kWarpTiles; ++r) {
-                const uint4 &x = w[r][i];
-                const uint32_t bytes[4] = {x.x, x.y, x.z, x.w};
-                const uint32_t nibbles[4] = {x.x & 0x0f0f0f0fu, x.y & 0x0f0f0f0fu, x.z & 0x0f0f0f0fu,
-                                             x.w & 0x0f0f0f0fu};
+                uint32_t bytes[4], nibbles[4];
+                masked(bytes, w[r][i], ~0u);
+                masked(nibbles, w[r][i], 0x0f0f0f0fu);
                 mma_unsigned_k32(c[r][0], bytes, of_bytes);
                 mma_unsigned_k32(c[r][1], nibbles, of_nibbles);
             }
@@ -164,13 +174,12 @@ struct FewQ4K {
         int c[kWarpTiles][4][4] = {};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint2 of_even = make_uint2(even ? q[i].x : 0, even ? q[i].y : 0),
-                        of_odd = make_uint2(even ? 0 : q[i].x, even ? 0 : q[i].y);
+            const uint2 of_even = only_if(even, q[i]), of_odd = only_if(!even, q[i]);
 #pragma unroll
             for (int r = 0; r < kWarpTiles; ++r) {
-                const uint4 &x = w[r][i];
-                const uint32_t low[4] = {x.x & 0x0f0f0f0fu, x.y & 0x0f0f0f0fu, x.z & 0x0f0f0f0fu, x.w & 0x0f0f0f0fu};
-                const uint32_t high[4] = {x.x & 0xf0f0f0f0u, x.y & 0xf0f0f0f0u, x.z & 0xf0f0f0f0u, x.w & 0xf0f0f0f0u};
+                uint32_t low[4], high[4];
+                masked(low, w[r][i], 0x0f0f0f0fu);
+                masked(high, w[r][i], 0xf0f0f0f0u);
                 mma_unsigned_k32(c[r][i], low, of_even);
                 mma_unsigned_k32(c[r][i], high, of_odd);
             }
@@ -180,17 +189,17 @@ struct FewQ4K {
         for (int r = 0; r < kWarpTiles; ++r) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const uint32_t byte = 0x4440 + i % 2 * 2 + part;
-                add_coded(sum[r], c[r][i], __byte_perm(i < 2 ? scales[r][0].x : scales[r][0].y, 0, byte),
-                          __byte_perm(i < 2 ? scales[r][1].x : scales[r][1].y, 0, byte));
+                const int byte = i % 2 * 2 + part;
+                add_coded(sum[r], c[r][i], unsigned_byte(i < 2 ? scales[r][0].x : scales[r][0].y, byte),
+                          unsigned_byte(i < 2 ? scales[r][1].x : scales[r][1].y, byte));
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) sum[r][i] <<= part ? 0 : 4;
         }
     }
 
-    __device__ __forceinline__ void add_to(FewAccumulators<P> &acc, const FewLane<P> &at) const {
-        uint32_t codes[kWarpTiles][4];
+    // Codes that are multiplied with sums of activations, and result i.
+    __device__ __forceinline__ void sum_codes(uint32_t (&codes)[kWarpTiles][4], const FewLane<P> &at) const {
         const uint32_t pair = 0x4040 + at.t * 0x0101;
 #pragma unroll
         for (int r = 0; r < kWarpTiles; ++r)
@@ -199,16 +208,9 @@ struct FewQ4K {
                 codes[r][h] = byte_halves(mins[r][h].x, pair);
                 codes[r][2 + h] = byte_halves(mins[r][h].y, pair);
             }
-        CodeSums of_mins[kWarpTiles];
-        rows.multiply(of_mins, codes);
-        FewSums<P> sum = {};
-        multiply(at, sum);
-        int total[P];
-        add_parts(sum, at.t, total);
-#pragma unroll
-        for (int i = 0; i < P; ++i)
-            acc[i] = fmaf(rows.scale[i % 2],
-                          scaled(__half22float2(d[i / 2]), total[i] >> 4, sum_of_result<P>(of_mins, at.t, i)), acc[i]);
+    }
+    __device__ __forceinline__ float value(int i, int total, float of_mins) const {
+        return scaled(__half22float2(d[i / 2]), total >> 4, of_mins);
     }
 };
 
@@ -221,7 +223,7 @@ struct FewQ6K {
     uint32_t q[kLoads];
     uint32_t pairs[kWarpTiles][4];  // codes 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of outputs g and g + 8
     uint4 scales[kWarpTiles][2];    // of P = 4 all codes
-    __half d[P == 1 ? 1 : 2];
+    __half d[kFewEach<P>];
     FewRows<P> rows;
 
     __device__ __forceinline__ int half(const FewLane<P> &at) const { return P == 1 ? at.g & 1 : at.g / 4; }
@@ -246,7 +248,7 @@ struct FewQ6K {
                 if (P > 1 && i < 2) scales[r][i] = *reinterpret_cast<const uint4 *>(of_output);
             }
 #pragma unroll
-        for (int i = 0; i < (P == 1 ? 1 : 2); ++i)
+        for (int i = 0; i < kFewEach<P>; ++i)
             d[i] = *reinterpret_cast<const __half *>(unit + kQ6KScales + (tile * 16 + at.output(2 * i)) * 2);
         rows.load(act, at);
     }
@@ -291,26 +293,32 @@ struct FewQ6K {
         }
     }
 
-    __device__ __forceinline__ void add_to(FewAccumulators<P> &acc, const FewLane<P> &at) const {
-        uint32_t codes[kWarpTiles][4];
+    __device__ __forceinline__ void sum_codes(uint32_t (&codes)[kWarpTiles][4], const FewLane<P> &) const {
 #pragma unroll
         for (int r = 0; r < kWarpTiles; ++r)
 #pragma unroll
             for (int i = 0; i < 4; ++i) codes[r][i] = signed_byte_halves(pairs[r][i], 0x4140);
-        CodeSums offsets[kWarpTiles];
-        rows.multiply(offsets, codes);
-        FewSums<P> sum = {};
-        multiply(at, sum);
-        int total[P];
-        add_parts(sum, at.t, total);
-#pragma unroll
-        for (int i = 0; i < P; ++i) {
-            const int offset = CodeSums::integer(sum_of_result<P>(offsets, at.t, i));
-            acc[i] =
-                fmaf(rows.scale[i % 2], __half2float(d[i / 2]) * static_cast<float>(total[i] - 32 * offset), acc[i]);
-        }
+    }
+    __device__ __forceinline__ float value(int i, int total, float offset) const {
+        return __half2float(d[i / 2]) * static_cast<float>(total - 32 * CodeSums::integer(offset));
     }
 };
+
+// Adds what was loaded of a unit to the lane's results.
+template <int P, class Unit>
+__device__ __forceinline__ void add_unit(FewAccumulators<P> &acc, const Unit &unit, const FewLane<P> &at) {
+    uint32_t codes[kWarpTiles][4];
+    unit.sum_codes(codes, at);
+    CodeSums of_codes[kWarpTiles];
+    unit.rows.multiply(of_codes, codes);
+    FewSums<P> sum = {};
+    unit.multiply(at, sum);
+    int total[P];
+    add_parts(sum, at.t, total);
+#pragma unroll
+    for (int i = 0; i < P; ++i)
+        acc[i] = fmaf(unit.rows.scale[i % 2], unit.value(i, total[i], sum_of_result<P>(of_codes, at.t, i)), acc[i]);
+}
 
 template <int kFormat, int P>
 using FewUnit = std::conditional_t<kFormat == kTileQ4K, FewQ4K<P>, FewQ6K<P>>;

@@ -27,7 +27,9 @@ struct CodeSums {
     float v[4] = {};
 
     __device__ __forceinline__ void multiply(const uint32_t (&codes)[4], const ActTile &act, int lane) {
-        const uint2 sums = *reinterpret_cast<const uint2 *>(act.sums[ActTile::place(lane)]);
+        multiply(codes, *reinterpret_cast<const uint2 *>(act.sums[ActTile::place(lane)]));
+    }
+    __device__ __forceinline__ void multiply(const uint32_t (&codes)[4], uint2 sums) {
         mma_halves(v[0], v[1], v[2], v[3], codes, sums.x, sums.y);
     }
     __device__ __forceinline__ float operator[](int i) const { return v[i]; }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/sync/async_copy.cuh"
 #include "cuda/sync/shared_layout.h"
 
 namespace pj::cuda {
@@ -76,10 +77,7 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
 
 // By the lanes: sooner there than a bulk copy when it is small.
 __device__ __forceinline__ void copy_by_lanes(uint32_t slot, const void *source, int bytes, uint32_t full, int lane) {
-    for (int i = lane * 16; i < bytes; i += 32 * 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot + i),
-                     "l"(static_cast<const char *>(source) + i)
-                     : "memory");
+    for (int i = lane * 16; i < bytes; i += 32 * 16) start_copy<16>(slot + i, static_cast<const char *>(source) + i);
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
     if (lane == 0) barrier_arrive(full);
 }
