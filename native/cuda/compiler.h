@@ -15,6 +15,7 @@ namespace pj::cuda {
 struct ProgramLimits {
     int n_cta;
     int max_rows;
+    int narrow_rows;         // of a step at most before it is a wide one
     int max_selected;        // rows that pass the head in one launch
     int max_draft = 0;       // passes of the draft head
     int n_draft_blocks = 0;  // of 64 ids, that it scores

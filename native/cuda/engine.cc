@@ -290,11 +290,11 @@ void CudaEngine::add_samples(const pj_step_in &in, const WantedRows &wanted, int
 // The narrow launch with room for the rows, or the wide one.
 void CudaEngine::choose_launch(StepArgs &a) {
     const auto narrow = std::find_if(narrow_.begin(), narrow_.end(),
-                                     [&](const Launch &launch) { return launch.pass_tiles * 8 >= a.n_rows; });
+                                     [&](const Launch &launch) { return launch.row_tiles * 8 >= a.n_rows; });
     a.wide = narrow == narrow_.end();
     const Launch &launch = a.wide ? wide_ : *narrow;
     a.pass_tiles = launch.pass_tiles;
-    a.piece_rows = launch.pass_tiles * 8;
+    a.piece_rows = launch.row_tiles * 8;
     a.act_slots = launch.act_slots;
     a.ring_bytes = static_cast<int32_t>(launch.ring_bytes);
     shared_bytes_ = launch.shared_bytes;

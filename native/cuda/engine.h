@@ -80,6 +80,7 @@ class CudaEngine final : public Engine {
     // Shared memory of one kind of launch (StepArgs).
     struct Launch {
         int pass_tiles, act_slots;
+        int row_tiles;  // of a step at most, unless it is a wide one
         size_t ring_bytes;
         size_t shared_bytes;
     };

@@ -55,8 +55,18 @@ __device__ __forceinline__ void for_each_quad(const LoadTask &task, const Body &
     }
 }
 
+// The same by QuadTurns: body(turns, turn, first k, slices).
+template <class Body>
+__device__ __forceinline__ void for_each_turn(const LoadTask &task, int n_rows, const Body &body) {
+    for_each_quad(task, [&](int quad, int k, int n) {
+        const QuadTurns turns(quad, task.n_blocks, n_rows);
+        for (int turn = 0; turn < turns.n; ++turn) body(turns, turn, k, n);
+    });
+}
+
 __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &ring, int lane) {
-    ByteRingWriter writer(ring, s.wide ? 0 : evict_first_policy(), lane);
+    const bool read_once = !s.wide && s.n_rows <= kPassTiles * 8;
+    ByteRingWriter writer(ring, read_once ? evict_first_policy() : 0, lane);
     uint32_t cursor = 0;
     for_each_task(s, lane, [&](const LoadTask &task) {
         const int width = writer.round_lanes(task.unit_bytes);
@@ -71,12 +81,16 @@ __device__ __forceinline__ void load_weights(const StepArgs &s, const ByteRing &
                 if (mine) source += task.unit_bytes;
             });
         };
-        if (!s.wide)
+        const int n_rows = gemm_rows(s, task.rows), tiles = gemm_tiles(s, n_rows, task.n_blocks);
+        if (!s.wide && tiles < kPassTiles)
             return for_each_quad(task, [&](int quad, int k, int n) { push_units(quad * kGroups, kGroups, k, n); });
-        const int n_rows = gemm_rows(s, task.rows);
-        const WideItems items(task.n_blocks, n_rows, gemm_tiles(s, n_rows, task.n_blocks), cursor);
+        if (!s.wide)
+            return for_each_turn(task, n_rows, [&](const QuadTurns &turns, int turn, int k, int n) {
+                push_units(turns.first_block(turn), kTeamBlocks, k, n);
+            });
+        const WideItems items(task.n_blocks, n_rows, tiles, cursor);
         for (int item = items.first; item < items.n; item += gridDim.x)
-            push_units(items.first_block(item), kWideBlocks, 0, task.k_units);
+            push_units(items.first_block(item), kTeamBlocks, 0, task.k_units);
     });
 }
 
@@ -90,7 +104,7 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
             waited = true;
             if (lane == 0) wait_stage(s.buf.barrier, task.stage);
             __syncwarp();
-            if (s.wide) fence_for_copies();
+            if (s.pass_tiles == kPassTiles) fence_for_copies();
         };
         const ActTile *act = task.act_span == 256 ? s.buf.act256 : s.buf.act32;
         const int n_rows = gemm_rows(s, task.rows), n_tiles = (n_rows + 7) / 8;
@@ -101,14 +115,19 @@ __device__ __forceinline__ void load_activations(const StepArgs &s, const SlotRi
                 ring.wait_empty(use);
                 const ActTile *from = act + static_cast<int64_t>(k) * s.row_tiles + tile;
                 wait();
-                if (s.wide)
+                if (s.pass_tiles == kPassTiles)
                     copy_to_slot(ring.slot(use), from, bytes, ring.full_of(use), lane, 0);
                 else
                     copy_by_lanes(ring.slot(use), from, bytes, ring.full_of(use), lane);
             }
         };
-        if (!s.wide) return for_each_quad(task, [&](int, int k, int n) { load(0, n_tiles, k, n); });
         const int tiles = gemm_tiles(s, n_rows, task.n_blocks);
+        if (!s.wide && tiles < kPassTiles)
+            return for_each_quad(task, [&](int, int k, int n) { load(0, n_tiles, k, n); });
+        if (!s.wide)
+            return for_each_turn(task, n_rows, [&](const QuadTurns &turns, int turn, int k, int n) {
+                load(turns.row_group(turn) * kPassTiles, kPassTiles, k, n);
+            });
         const WideItems items(task.n_blocks, n_rows, tiles, cursor);
         for (int item = items.first; item < items.n; item += gridDim.x)
             load(items.row_group(item) * tiles, tiles, 0, task.k_units);

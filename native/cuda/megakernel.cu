@@ -35,14 +35,14 @@ struct StageWait {
     __device__ __forceinline__ void alone() const { wait_stage(step_args()[0].buf.barrier, stage); }
 };
 
-// Readers of a piece of weights are the warps that share a block, those of activations all of them.
-__device__ __forceinline__ void init_rings(int act_slots, bool wide) {
+// Readers of a piece of weights are the warps of a team, those of activations all of them.
+__device__ __forceinline__ void init_rings(int act_slots, bool bulk_acts) {
     for (int i = 0; i < kRingUses; ++i) {
         barrier_init(ByteRing::full(i), full_arrivals());
-        barrier_init(ByteRing::empty(i), wide ? kWideTeamWarps : 2);
+        barrier_init(ByteRing::empty(i), kPieceArrivals);
     }
     for (int i = 0; i < act_slots; ++i) {
-        barrier_init(shared_address(kActFull) + i * 8, wide ? full_arrivals() : kLaneArrivals);
+        barrier_init(shared_address(kActFull) + i * 8, bulk_acts ? full_arrivals() : kLaneArrivals);
         barrier_init(shared_address(kActEmpty) + i * 8, kConsumerWarps);
     }
 }
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1) megakernel(const StepArgs *args) 
     __syncthreads();
     const Rings rings = divide_shared(s);
     if (threadIdx.x == 0) {
-        init_rings(s.act_slots, s.wide);
+        init_rings(s.act_slots, s.pass_tiles == kPassTiles);
         fence_for_copies();
     }
     __syncthreads();
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(256) commit_rows(const StepArgs *args, const O
     const int i = blockIdx.x * kConsumerWarps + (threadIdx.x >> 5), layer = i / per_layer;
     if (layer >= args->shape.n_gdn_layers) return;
     const Op &op = convolve_op(ops, layer);
-    convolve(*args, op, convolve_item(*args, op, accepted_rows(*args, layer, slot, n), i % per_layer, lane), lane);
+    convolve(*args, op, convolve_item(*args, op, accepted_rows(*args, layer, slot, n), n, i % per_layer, lane), lane);
 }
 
 // One CTA per (layer, half of a value head), after commit_rows.

@@ -75,12 +75,12 @@ const PieceSpan *OpList::pieces(const Gemm &g, bool split) {
     return memory_.pieces ? memory_.pieces + at->second : nullptr;
 }
 
+int OpList::most_rows(int32_t rows) const { return rows == kRowsAll ? limits_.max_rows : limits_.max_selected; }
+
 // Floats of a matrix' output in steps of few rows and in wide ones.
 int64_t OpList::output_floats(const Gemm &g, bool split) const {
     const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
-    const int64_t rows = g.rows == kRowsAll ? limits_.max_rows : limits_.max_selected;
-    const int64_t narrow_rows = narrow_tiles(limits_.max_rows) * 8;
-    return std::max(slots * narrow_rows, g.n_blocks * rows) * kUnitOutputs;
+    return std::max(slots * g.piece_rows, int64_t{g.n_blocks} * most_rows(g.rows)) * kUnitOutputs;
 }
 
 Shares OpList::shares(std::initializer_list<const Matrix *> matrices) {
@@ -109,13 +109,14 @@ Product OpList::add_gemm(Op &op, const Matrix &m, Shares &shares, float *region,
     g.pieces = pieces(g, split);
     g.act_span = act_span_of(m);
     g.rows = rows;
+    g.piece_rows = narrow_tiles(std::min(most_rows(rows), limits_.narrow_rows)) * 8;
     g.out = region ? region + *offset : nullptr;
     *offset += output_floats(g, split);
     if (split)
         add_task(g);
     else
-        check_items(m.n_out, g.rows == kRowsAll ? limits_.max_rows : limits_.max_selected);
-    return {g.out, g.pieces, g.n_blocks * kUnitOutputs, factor == Factor::kDeferred ? 1 : 0};
+        check_items(m.n_out, most_rows(rows));
+    return {g.out, g.pieces, g.n_blocks * kUnitOutputs, factor == Factor::kDeferred ? 1 : 0, g.piece_rows, 0};
 }
 
 void OpList::check_units(const Gemm &g) const {

@@ -49,6 +49,7 @@ class OpList {
 
   private:
     const PieceSpan *pieces(const Gemm &g, bool split);
+    int most_rows(int32_t rows) const;
     int64_t output_floats(const Gemm &g, bool split) const;
     void check_units(const Gemm &g) const;
     void add_task(const Gemm &g);

@@ -167,6 +167,11 @@ uint32_t page_reciprocal(const pj_config &c) {
     return static_cast<uint32_t>(((uint64_t{1} << 32) + c.page_tokens - 1) / c.page_tokens);
 }
 
+// Row tiles of a step at most before it is a wide one. The products of 512 rows of the 27B shape take 63 ms in eight
+// groups of an H200 and 73 in a wide step, whose CTAs have less even work, but then pieces of 512 rows need 140 MB. Not
+// measured where pairs of warps multiply: their cards have small L2 caches, which groups read the weights through.
+int narrow_row_tiles(const Device &device) { return device.capability == 90 ? 4 * kPassTiles : kPassTiles; }
+
 // Partials of a step whose every row sees the whole pool, if that is less than the limit.
 int64_t partial_capacity(const Shape &s, const pj_config &c) {
     const int64_t segments = segment_of(most_positions(s, c) - 1) + 1;
@@ -196,7 +201,8 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config, PlanOnly)
 }
 
 ProgramLimits CudaEngine::program_limits() const {
-    return {device_.n_sm, config_.max_rows, max_selected_, config_.max_draft, draft_blocks(shape_, config_)};
+    return {device_.n_sm,  config_.max_rows,  narrow_row_tiles(device_) * 8,
+            max_selected_, config_.max_draft, draft_blocks(shape_, config_)};
 }
 
 CudaEngine::CudaEngine(const Model &model, const pj_config &config) : CudaEngine(model, config, PlanOnly{}) {
@@ -208,15 +214,21 @@ CudaEngine::CudaEngine(const Model &model, const pj_config &config) : CudaEngine
     fill_constants();
 }
 
-// Shared memory of launches by their row tiles: 1, 2, 3, 4 or 8 that share one read of the weights. Cards
-// with little shared memory have fewer: a ring must hold two units, and four to keep the groups busy.
+// Shared memory of launches by their row tiles: 1, 2, 3, 4 or 8 that share one read of the weights, or several groups
+// of 8. Cards with little shared memory have fewer: a ring must hold two units, and four to keep the groups busy.
 void CudaEngine::plan_launches() {
     const size_t unit = std::max(weights_.max_unit_bytes(), 1);
     const auto holds = [&](const Launch &launch, size_t n_units) { return launch.ring_bytes >= n_units * unit; };
-    for (int tiles : {1, 2, 3, 4, 8}) {
+    for (int tiles : {1, 2, 3, 4, kPassTiles}) {
         const Launch launch = plan_launch(tiles, false);
-        if (holds(launch, tiles == 8 ? 4 : 2)) narrow_.push_back(launch);
+        if (holds(launch, tiles == kPassTiles ? 4 : 2)) narrow_.push_back(launch);
     }
+    if (!narrow_.empty() && narrow_.back().pass_tiles == kPassTiles)
+        while (narrow_.back().row_tiles < narrow_row_tiles(device_)) {
+            Launch more = narrow_.back();
+            more.row_tiles += kPassTiles;
+            narrow_.push_back(more);
+        }
     wide_ = plan_launch(8, true);
     if (!holds(wide_, 4)) wide_ = plan_launch(4, true);
     if (narrow_.empty() || !holds(wide_, 2))
@@ -229,7 +241,7 @@ void CudaEngine::plan_launches() {
 // for nobody.
 CudaEngine::Launch CudaEngine::plan_launch(int tiles, bool wide) const {
     const size_t limit = device_.shared_limit - std::min(device_.shared_limit, kStaticShared);
-    Launch launch = {tiles, wide || tiles > 2 ? 4 : 8, 0, 0};
+    Launch launch = {tiles, wide || tiles > 2 ? 4 : 8, tiles, 0, 0};
     const auto act_bytes = [&] { return launch.act_slots * tiles * sizeof(ActTile); };
     while (launch.act_slots > 2 && act_bytes() > limit * 2 / 5) launch.act_slots /= 2;
     const size_t others = shared_bytes(0, launch.act_slots, tiles);

@@ -61,9 +61,9 @@ enum GemmRows : int32_t {
 };
 
 // One matrix. Steps of few rows: every CTA (split.h) stores the pieces of its blocks, readers add
-// them; [slot][row of the step][64]. Wide steps (StepArgs::wide): [row][n_blocks * 64], the pieces
-// already added, in the same order. Generic formats (kTileRaw, kTileFloat)
-// are not split: a piece per block.
+// them; [slot][row of the step][64], or of few rows [Gemm::piece_rows]. Wide steps (StepArgs::wide): [row][n_blocks *
+// 64], the pieces already added, in the same order. Generic formats (kTileRaw, kTileFloat) are not split: a piece per
+// block.
 struct Gemm {
     const uint8_t *weight;    // packed units, tiles.h
     const uint8_t *raw;       // matrices without tiles: rows as in the file
@@ -76,6 +76,7 @@ struct Gemm {
     int32_t act_span;           // 32 or 256: which activation form it reads; 0: act_f32, rows k_units * 256 apart
     int32_t rows;               // GemmRows
     int32_t mapped;             // 1: block b is DraftArgs::head_blocks[b] of the matrix
+    int32_t piece_rows;         // rows that its pieces have room for at most
 };
 
 // Output of a Gemm as its reader sees it. Columns beyond the last block, up to whole groups of 256, are zero.
@@ -84,6 +85,8 @@ struct Product {
     const PieceSpan *pieces;  // Gemm::pieces, and empty ones of blocks that fill up a group
     int32_t row_stride;       // of wide steps: n_blocks * 64
     int32_t row_factor;       // 1: the reader multiplies by 1 / rms from square_sums
+    int32_t piece_rows;       // Gemm::piece_rows
+    int32_t reserved;
 };
 
 // What the loader warps need of a tiled Gemm.
@@ -99,12 +102,13 @@ struct alignas(64) LoadTask {
 static_assert(sizeof(LoadTask) == 64, "one word per lane of half a warp");
 
 constexpr int kMostGemms = 4;
-constexpr int kNarrowTiles = 8;  // row tiles of 8 that a step has at most before it is a wide one
+constexpr int kPassTiles = 8;  // row tiles of 8 that share one read of the weights at most
 
-// Row tiles of the launch for a narrow step of so many rows: kernels exist for 1, 2, 3, 4 and 8.
+// Row tiles that pieces have room for in a step of so many rows that is no wide one: kernels exist for 1, 2, 3, 4 and
+// kPassTiles, and more rows are several groups of as many.
 constexpr int narrow_tiles(int n_rows) {
     const int tiles = (n_rows + 7) / 8;
-    return tiles <= 4 ? tiles : kNarrowTiles;
+    return tiles <= 4 ? tiles : (tiles + kPassTiles - 1) / kPassTiles * kPassTiles;
 }
 
 struct Op {

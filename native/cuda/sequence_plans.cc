@@ -1,12 +1,17 @@
 #include "cuda/sequence_plans.h"
 
 #include <algorithm>
+#include <climits>
 #include <numeric>
 #include <utility>
+
+#include "cuda/megakernel.h"
 
 namespace pj::cuda {
 
 namespace {
+
+constexpr int kLongestChunk = 40;
 
 // Where a CTA has nothing more to do: of no sequence.
 AttentionItem no_item() {
@@ -22,14 +27,10 @@ class Planner {
 
     void plan() {
         out_.column_groups = 1;
-        out_.n_convolve_items = 0;
         out_.attention.clear();
         choose_columns();
         place_partials();
-        for (int i = 0; i < in_.n_seqs; ++i) {
-            out_.plans[i].first_convolve = out_.n_convolve_items;
-            out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows);
-        }
+        place_convolution(best_chunk());
         place_attention();
     }
 
@@ -38,6 +39,36 @@ class Planner {
     struct Load {
         int n_items = 0, total = 0, largest = 0;
     };
+
+    // Rows of a sequence's chunks, of which the first one has all rows that read what earlier steps left.
+    int chunk_of(int sequence, int chunk) const {
+        const int least = in_.seqs[sequence].n_accept + kConvolveRows;
+        return std::max(chunk, (least + kConvolveRows - 1) / kConvolveRows * kConvolveRows);
+    }
+
+    void place_convolution(int chunk) {
+        out_.n_convolve_items = 0;
+        for (int i = 0; i < in_.n_seqs; ++i) {
+            SeqPlan &plan = out_.plans[i];
+            plan.chunk_rows = chunk_of(i, chunk);
+            plan.first_convolve = out_.n_convolve_items;
+            out_.n_convolve_items += convolve_items(shape_, in_.seqs[i].n_accept + in_.seqs[i].n_rows, plan.chunk_rows);
+        }
+    }
+
+    // A warp reads the rows before its chunk too, and takes its items one after the other: chunks that are shorter
+    // only help as long as there are warps for them.
+    int best_chunk() {
+        const int n_warps = limits_.n_cta * kConsumerWarps;
+        int best = kConvolveRows, least = INT_MAX;
+        for (int chunk = kConvolveRows; chunk <= kLongestChunk; chunk += kConvolveRows) {
+            place_convolution(chunk);
+            const int rounds = (out_.n_convolve_items + n_warps - 1) / n_warps;
+            const int cost = rounds * (chunk + 2 * kConvolveRows);
+            if (cost < least) best = chunk, least = cost;
+        }
+        return best;
+    }
 
     int columns() const { return 8 * out_.column_groups; }
 

@@ -71,6 +71,8 @@ struct SeqPlan {
     int64_t partial;         // first float of its partials in Buffers::partial; -1: items walk all segments
     int32_t n_segments;      // segments up to its last row
     int32_t first_convolve;  // first item of kConvolve
+    int32_t chunk_rows;      // of those items
+    int32_t reserved;
 };
 
 // A tile of columns of one sequence and kv head over positions [begin, end): one segment, or all of them.
@@ -93,14 +95,14 @@ PJ_HOST_DEVICE int attention_index(int turn, int cta, int n_cta) {
 }
 
 // Items of kConvolve: chunks of rows of every head of channels and of every 32 gates.
-constexpr int kChunkRows = 20;
+constexpr int kConvolveRows = 4;  // rows at a time; the last three before an output have a part in it
 
 PJ_HOST_DEVICE int convolve_heads(const DeviceShape &shape) {
     return 2 * shape.n_gdn_head_k + shape.n_gdn_head_v + (shape.n_gdn_head_v + 31) / 32;
 }
 
-PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows) {
-    return (n_rows + kChunkRows - 1) / kChunkRows * convolve_heads(shape);
+PJ_HOST_DEVICE int convolve_items(const DeviceShape &shape, int n_rows, int chunk_rows) {
+    return (n_rows + chunk_rows - 1) / chunk_rows * convolve_heads(shape);
 }
 
 constexpr int kMostSelected = 32;  // rows of logits kept on the device at a time

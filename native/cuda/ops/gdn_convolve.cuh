@@ -1,8 +1,8 @@
 // Before the recurrence of gated delta net: convolution and SiLU of every channel, queries and keys to unit
 // length, beta and decay. Beside it the window and the pending rows advance.
 //
-// A warp takes one head of channels, four to a lane, or the gates of 32 value heads, of up to kChunkRows rows
-// of a sequence. Formulas of cpu/kernels/gdn.h; taps in order, squares of a lane's channels in order, then
+// A warp takes one head of channels, four to a lane, or the gates of 32 value heads, of a chunk of rows of a sequence
+// (SeqPlan::chunk_rows). Formulas of cpu/kernels/gdn.h; taps in order, squares of a lane's channels in order, then
 // butterflies.
 //
 // The first chunk has all rows that read the old window and the old pending rows, and its warp alone writes the
@@ -12,9 +12,6 @@
 #include "cuda/ops/gdn_inputs.cuh"
 
 namespace pj::cuda {
-
-constexpr int kConvolveRows = 4;  // outputs at a time
-static_assert(kChunkRows % kConvolveRows == 0 && kChunkRows >= PJ_MAX_SPEC + kGdnHistory, "rows of the first chunk");
 
 __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
@@ -30,15 +27,15 @@ __device__ __forceinline__ int n_channel_heads(const DeviceShape &shape) {
     return 2 * shape.n_gdn_head_k + shape.n_gdn_head_v;
 }
 
-__device__ __forceinline__ ConvolveItem convolve_item(const StepArgs &s, const Op &op, const GdnRows &rows, int part,
-                                                      int lane) {
+__device__ __forceinline__ ConvolveItem convolve_item(const StepArgs &s, const Op &op, const GdnRows &rows,
+                                                      int chunk_rows, int part, int lane) {
     ConvolveItem item = {};
     const int per_chunk = convolve_heads(s.shape), heads = n_channel_heads(s.shape), channels = heads * kGdnDim;
     const int chunk = part / per_chunk;
     item.rows = rows;
     item.head = part - chunk * per_chunk;
-    item.first = chunk * kChunkRows;
-    item.end = min(item.first + kChunkRows, rows.n_total);
+    item.first = chunk * chunk_rows;
+    item.end = min(item.first + chunk_rows, rows.n_total);
     if (item.head < heads) {
         const int column = item.head * kGdnDim + 4 * lane;
         item.at = gdn_columns(s, op.input[0], column, column);
@@ -176,7 +173,8 @@ __device__ __noinline__ void op_gdn_convolve(const StepArgs &s, const Op &op, Wa
         [&](int index, int lane) {
             const int sequence = convolved_sequence(s, index, lane);
             const GdnRows rows(s, s.seqs[sequence], sequence);
-            return convolve_item(s, op, rows, index - __ldg(&s.plans[sequence].first_convolve), lane);
+            const SeqPlan &plan = s.plans[sequence];
+            return convolve_item(s, op, rows, __ldg(&plan.chunk_rows), index - __ldg(&plan.first_convolve), lane);
         },
         [&](const ConvolveItem &item, int lane) { convolve(s, op, item, lane); });
 }

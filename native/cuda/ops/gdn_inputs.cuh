@@ -108,7 +108,8 @@ struct GdnInputs {
     // whose loads are on their way at a time.
     template <int kTogether, int kRows>
     __device__ __forceinline__ void load(float (&x)[kRows][kWidth], int begin) const {
-        const int64_t stride = piece_stride(s), row_stride = s.wide ? at.product->row_stride : kUnitOutputs;
+        const int64_t stride = piece_stride(s, *at.product);
+        const int64_t row_stride = s.wide ? at.product->row_stride : kUnitOutputs;
         const float *from[kRows];
         float pieces[kTogether][kRows][kWidth] = {};
         const float *const step = first_piece(s, *at.product, at.span, begin + rows.step_row, at.column);

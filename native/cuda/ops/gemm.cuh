@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_piece(const Piece &p, int first_tile, int 
 
 // Calls multiply(unit of weights, activations, release) for n_units slices; both are shared addresses, and release()
 // lets go of them.
-template <class Multiply>
+template <int kTeamWarps, class Multiply>
 __device__ __forceinline__ void for_each_unit(int n_units, int team, const ByteRing &weights, const SlotRing &acts,
                                               RingUses &uses, const Multiply &multiply) {
     const int lane = threadIdx.x & 31;
@@ -57,7 +57,7 @@ __device__ __forceinline__ void for_each_unit(int n_units, int team, const ByteR
         multiply(w, acts.slot(uses.acts), [&] {
             __syncwarp();
             if (lane == 0) {
-                weights.release(team, uses.weights);
+                weights.release<kTeamWarps>(team, uses.weights);
                 acts.release(uses.acts);
             }
         });
@@ -104,44 +104,39 @@ struct FewProducts {
     }
 };
 
-template <class Products, bool kWide>
+// Pieces: NarrowPieces, QuadPieces or WidePieces.
+template <class Products, class Pieces>
 __device__ __noinline__ void gemm_tiled(const StepArgs &s, const Gemm &gemm, int n_rows) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / 2, first_tile = warp % 2 * kWarpTiles;
     with_rings(s, [&](const Rings &rings, RingUses &uses) {
-        const auto run = [&](const Piece &p) {
-            Products products;
-            for_each_unit(p.n_units, group, rings.weights, rings.acts, uses,
-                          [&](const uint8_t *unit, uint32_t act, const auto &release) {
-                              products.add(unit, act, first_tile, lane, release);
-                          });
-            products.store(p, first_tile, lane);
-        };
+        Pieces pieces(s, gemm, group, n_rows, Products::kTiles, uses);
         Piece p;
-        if constexpr (kWide) {
-            WidePieces pieces(s, gemm, group, n_rows, Products::kTiles, uses);
-            while (pieces.next(p, rings.acts, lane)) run(p);
-        } else {
-            NarrowPieces pieces(s, gemm, group, n_rows, uses);
-            while (pieces.next(p, rings.acts, lane)) run(p);
+        while (pieces.next(p, rings.acts, lane)) {
+            Products products;
+            for_each_unit<2>(p.n_units, group, rings.weights, rings.acts, uses,
+                             [&](const uint8_t *unit, uint32_t act, const auto &release) {
+                                 products.add(unit, act, first_tile, lane, release);
+                             });
+            products.store(p, first_tile, lane);
         }
     });
 }
 
-// Wide steps by warpgroups, of which a warp has one tile of outputs. Not a function of its own: the assembler would
-// wait for every product before it begins the next.
-template <int kFormat>
+// By warpgroups, of which a warp has one tile of outputs. Not a function of its own: the assembler would wait for every
+// product before it begins the next.
+template <int kFormat, class Pieces>
 __device__ __forceinline__ void gemm_warpgroups(const StepArgs &s, const Gemm &gemm, int n_rows) {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / kWideTeamWarps, tile = warp % 4;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / kTeamWarps, tile = warp % 4;
     with_rings(s, [&](const Rings &rings, RingUses &uses) {
-        WidePieces pieces(s, gemm, team, n_rows, kWarpgroupTiles, uses);
+        Pieces pieces(s, gemm, team, n_rows, kWarpgroupTiles, uses);
         Piece p;
         while (pieces.next(p, rings.acts, lane)) {
             float acc[1][kWarpgroupTiles][4] = {};
-            for_each_unit(p.n_units, team, rings.weights, rings.acts, uses,
-                          [&](const uint8_t *unit, uint32_t act, const auto &release) {
-                              warpgroup_unit<kFormat>(unit, act, tile, lane, acc[0]);
-                              release();
-                          });
+            for_each_unit<4>(p.n_units, team, rings.weights, rings.acts, uses,
+                             [&](const uint8_t *unit, uint32_t act, const auto &release) {
+                                 warpgroup_unit<kFormat>(unit, act, tile, lane, acc[0]);
+                                 release();
+                             });
             store_piece(p, tile, lane, acc);
         }
     });
@@ -158,14 +153,17 @@ struct As {
 template <int kFormat>
 __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &gemm) {
     const int n_rows = gemm_rows(s, gemm.rows), tiles = gemm_tiles(s, n_rows, gemm.n_blocks);
-    const auto run_as = [&](auto products, auto wide) {
-        gemm_tiled<typename decltype(products)::Type, wide>(s, gemm, n_rows);
+    const auto run_as = [&](auto products, auto pieces) {
+        gemm_tiled<typename decltype(products)::Type, typename decltype(pieces)::Type>(s, gemm, n_rows);
     };
-    const auto run = [&](auto n_tiles, auto wide) { run_as(As<TileProducts<kFormat, n_tiles>>{}, wide); };
-    using Narrow = std::false_type;
-    using Wide = std::true_type;
-    if constexpr (kWarpgroups)
-        if (s.wide) return gemm_warpgroups<kFormat>(s, gemm, n_rows);
+    const auto run = [&](auto n_tiles, auto pieces) { run_as(As<TileProducts<kFormat, n_tiles>>{}, pieces); };
+    using Narrow = As<NarrowPieces>;
+    using Quads = As<QuadPieces>;
+    using Wide = As<WidePieces>;
+    if constexpr (kWarpgroups) {
+        if (s.wide) return gemm_warpgroups<kFormat, WidePieces>(s, gemm, n_rows);
+        if (tiles == kPassTiles) return gemm_warpgroups<kFormat, QuadPieces>(s, gemm, n_rows);
+    }
     if (s.wide) return tiles == 4 ? run(Tiles<4>{}, Wide{}) : run(Tiles<8>{}, Wide{});
     if constexpr (kFormat == kTileQ4K || kFormat == kTileQ6K) {
         if (n_rows == 1) return run_as(As<FewProducts<kFormat, 1>>{}, Narrow{});
@@ -181,7 +179,7 @@ __device__ __forceinline__ void gemm_of_format(const StepArgs &s, const Gemm &ge
         case 4:
             return run(Tiles<4>{}, Narrow{});
         default:
-            return run(Tiles<8>{}, Narrow{});
+            return run(Tiles<8>{}, Quads{});
     }
 }
 

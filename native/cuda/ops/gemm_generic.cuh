@@ -17,7 +17,7 @@ namespace pj::cuda {
 // One value of a matrix that is not split.
 __device__ __forceinline__ float *whole_output(const StepArgs &s, const Gemm &gemm, int row, int out) {
     if (s.wide) return gemm.out + static_cast<int64_t>(row) * gemm.n_blocks * kUnitOutputs + out;
-    return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * s.piece_rows + row) * kUnitOutputs +
+    return gemm.out + (static_cast<int64_t>(out / kUnitOutputs) * piece_rows(s, gemm) + row) * kUnitOutputs +
            out % kUnitOutputs;
 }
 

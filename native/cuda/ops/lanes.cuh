@@ -35,7 +35,7 @@ struct LanePieces {
     // `span`: pieces_at() of the lane's first column.
     __device__ __forceinline__ LanePieces(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
                                           int column, int lane)
-        : at(first_piece(s, p, span, row, column + lane_column(lane))), n(span.n), stride(piece_stride(s)) {}
+        : at(first_piece(s, p, span, row, column + lane_column(lane))), n(span.n), stride(piece_stride(s, p)) {}
 
     // Those from `begin` on, added to the sum of those before.
     template <int kTogether>

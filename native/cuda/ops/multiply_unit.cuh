@@ -206,15 +206,15 @@ __device__ __forceinline__ void multiply_k45(const uint8_t *unit, const ActTile 
     }
 }
 
-// Quants of k-block b of Q6_K.
+// Quants of k-block b of Q6_K, a word's; the two bits above them are something else.
+__device__ __forceinline__ uint32_t joined_bits(uint32_t nibbles, uint32_t upper, int b) {
+    const int right = 2 * (b & 3) - 4;  // to bits 4 and 5
+    const uint32_t low = nibbles >> b % 2 * 4, high = right > 0 ? upper >> right : upper << -right;
+    return (low & 0x0f0f0f0fu) | (high & 0xf0f0f0f0u);
+}
 __device__ __forceinline__ void six_bits(uint32_t (&a)[4], const uint4 &nibbles, const uint4 &upper, int b) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t low = word(nibbles, i) >> b % 2 * 4, up = word(upper, i);
-        const int right = 2 * (b & 3) - 4;  // to bits 4 and 5
-        const uint32_t high = right > 0 ? up >> right : up << -right;
-        a[i] = ((low & 0x0f0f0f0fu) | (high & 0xf0f0f0f0u)) & 0x3f3f3f3fu;
-    }
+    for (int i = 0; i < 4; ++i) a[i] = joined_bits(word(nibbles, i), word(upper, i), b) & 0x3f3f3f3fu;
 }
 
 // Q6_K: 16-wide sub-blocks; value = stored - 32, taken off through the sums.

@@ -7,12 +7,12 @@
 
 namespace pj::cuda {
 
-// Warps that multiply a block in wide steps: a warpgroup where there are products of warpgroups.
-constexpr int kWideTeamWarps = kWarpgroups ? 4 : 2;
-constexpr int kWideBlocks = kConsumerWarps / kWideTeamWarps;  // neighbouring blocks of a CTA's item
+// Warps that multiply a block with eight row tiles: a warpgroup where there are products of warpgroups.
+constexpr int kTeamWarps = kWarpgroups ? 4 : 2;
+constexpr int kTeamBlocks = kConsumerWarps / kTeamWarps;  // neighbouring blocks that a CTA multiplies side by side
 
 __device__ __forceinline__ int wide_spans(int n_blocks) {
-    return static_cast<int>(static_cast<unsigned>(n_blocks + kWideBlocks - 1) / kWideBlocks);
+    return static_cast<int>(static_cast<unsigned>(n_blocks + kTeamBlocks - 1) / kTeamBlocks);
 }
 
 __device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
@@ -23,7 +23,8 @@ __device__ __forceinline__ int gemm_rows(const StepArgs &s, int32_t rows) {
 // evenly to the CTAs: the last round of a matrix with few blocks would keep few of them busy.
 __device__ __forceinline__ int gemm_tiles(const StepArgs &s, int n_rows, int n_blocks) {
     const int tiles = (n_rows + 7) / 8;
-    if (!s.wide) return tiles <= 4 ? tiles : 8;
+    // All matrices of a launch are for the same teams of warps: whose pieces of weights come next is known by team.
+    if (!s.wide) return s.pass_tiles < kPassTiles ? tiles : kPassTiles;
     if (kWarpgroups) return kWarpgroupTiles;
     if (tiles <= 4 || s.pass_tiles == 4) return 4;
     const unsigned spans = wide_spans(n_blocks), grid = gridDim.x;
@@ -52,8 +53,21 @@ struct WideItems {
         cursor = (cursor + n) % grid;
     }
     // Neighbouring items share their weights.
-    __device__ __forceinline__ int first_block(int item) const { return item / n_groups * kWideBlocks; }
+    __device__ __forceinline__ int first_block(int item) const { return item / n_groups * kTeamBlocks; }
     __device__ __forceinline__ int row_group(int item) const { return item % n_groups; }
+};
+
+// Steps of few rows with room for more than four row tiles: turns in which a CTA multiplies its slices of a quad, one
+// for every kTeamBlocks of its blocks and 64 rows.
+struct QuadTurns {
+    int first, n_groups, n;  // block, row groups, turns
+
+    __device__ __forceinline__ QuadTurns(int quad, int n_blocks, int n_rows)
+        : first(quad * kGroups),
+          n_groups((n_rows + kPassTiles * 8 - 1) / (kPassTiles * 8)),
+          n((min(kGroups, n_blocks - first) + kTeamBlocks - 1) / kTeamBlocks * n_groups) {}
+    __device__ __forceinline__ int first_block(int turn) const { return first + turn / n_groups * kTeamBlocks; }
+    __device__ __forceinline__ int row_group(int turn) const { return turn % n_groups; }
 };
 
 // An item may have no block for a team: it only lets go of the activations.
@@ -73,6 +87,11 @@ struct Piece {
     bool add;    // to what is there
 };
 
+// Where a piece of a step of few rows goes.
+__device__ __forceinline__ float *piece_of(const StepArgs &s, const Gemm &gemm, int block, int cta) {
+    return gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * piece_rows(s, gemm) * kUnitOutputs;
+}
+
 // Steps of few rows: the CTA's range, quad by quad.
 struct NarrowPieces {
     const StepArgs &s;
@@ -81,7 +100,8 @@ struct NarrowPieces {
     RingUses &uses;
     int cta, slice, end;
 
-    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, RingUses &uses)
+    __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, int,
+                                            RingUses &uses)
         : s(s), gemm(gemm), group(group), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
         const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
         slice = range.begin;
@@ -98,10 +118,53 @@ struct NarrowPieces {
             return false;
         }
         p.row_stride = kUnitOutputs;
-        p.out = gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * s.piece_rows * kUnitOutputs;
+        p.out = piece_of(s, gemm, block, cta);
         p.n_rows = n_rows;
         p.add = false;
         return true;
+    }
+};
+
+// The same range, by QuadTurns.
+struct QuadPieces {
+    const StepArgs &s;
+    const Gemm &gemm;
+    const int team, n_rows;
+    RingUses &uses;
+    int cta, slice, end, n_units = 0, turn = 0;
+    QuadTurns turns{0, 0, 0};
+
+    __device__ __forceinline__ QuadPieces(const StepArgs &s, const Gemm &gemm, int team, int n_rows, int,
+                                          RingUses &uses)
+        : s(s), gemm(gemm), team(team), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
+        const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
+        slice = range.begin;
+        end = range.end;
+    }
+
+    __device__ __forceinline__ bool next_quad() {
+        slice += n_units;
+        if (slice >= end) return false;
+        const int quad = static_cast<int>(static_cast<unsigned>(slice) / gemm.k_units);
+        n_units = min(end, (quad + 1) * gemm.k_units) - slice;
+        turns = QuadTurns(quad, gemm.n_blocks, n_rows);
+        turn = 0;
+        return true;
+    }
+
+    __device__ __forceinline__ bool next(Piece &p, const SlotRing &acts, int lane) {
+        for (;; skip_units(n_units, acts, uses, lane)) {
+            if (turn == turns.n && !next_quad()) return false;
+            const int block = turns.first_block(turn) + team, row = turns.row_group(turn) * kPassTiles * 8;
+            ++turn;
+            if (block >= gemm.n_blocks) continue;
+            p.n_units = n_units;
+            p.row_stride = kUnitOutputs;
+            p.out = piece_of(s, gemm, block, cta) + row * kUnitOutputs;
+            p.n_rows = min(kPassTiles * 8, n_rows - row);
+            p.add = false;
+            return true;
+        }
     }
 };
 

@@ -16,15 +16,21 @@ __device__ __forceinline__ PieceSpan pieces_at(const StepArgs &s, const Product 
     return {span.x, span.y};
 }
 
-// The first piece of a value; the next ones are piece_stride(s) further on.
+// Rows that the pieces of a step of few rows have room for; of: a Gemm or a Product.
+template <class Of>
+__device__ __forceinline__ int piece_rows(const StepArgs &s, const Of &of) {
+    return min(s.piece_rows, of.piece_rows);
+}
+
+// The first piece of a value; the next ones are piece_stride() further on.
 __device__ __forceinline__ const float *first_piece(const StepArgs &s, const Product &p, const PieceSpan &span, int row,
                                                     int column) {
     if (s.wide) return p.data + static_cast<int64_t>(row) * p.row_stride + column;
-    return p.data + (static_cast<int64_t>(span.slot) * s.piece_rows + row) * kUnitOutputs + column % kUnitOutputs;
+    return p.data + (static_cast<int64_t>(span.slot) * piece_rows(s, p) + row) * kUnitOutputs + column % kUnitOutputs;
 }
 
-__device__ __forceinline__ int64_t piece_stride(const StepArgs &s) {
-    return static_cast<int64_t>(s.piece_rows) * kGroups * kUnitOutputs;
+__device__ __forceinline__ int64_t piece_stride(const StepArgs &s, const Product &p) {
+    return static_cast<int64_t>(piece_rows(s, p)) * kGroups * kUnitOutputs;
 }
 
 __device__ __forceinline__ void add_to(float4 &sum, const float4 &v) {
@@ -59,9 +65,8 @@ struct PieceBatch {
 };
 
 // One value: n pieces added to `sum`.
-__device__ __forceinline__ float sum_pieces(const StepArgs &s, const float *at, int n, float sum = 0) {
+__device__ __forceinline__ float sum_pieces(const float *at, int n, int64_t stride, float sum) {
     constexpr int kTogether = 4;
-    const int64_t stride = piece_stride(s);
 #pragma unroll 1
     for (int first = 0; first < n; first += kTogether, at += kTogether * stride) {
         float v[kTogether];
@@ -80,7 +85,7 @@ template <int kValues>
 __device__ __forceinline__ void product_values(const StepArgs &s, const Product &p, int row,
                                                const int (&column)[kValues], float (&value)[kValues]) {
     constexpr int kFirst = 2;  // pieces, of which few columns have more
-    const int64_t stride = piece_stride(s);
+    const int64_t stride = piece_stride(s, p);
     PieceSpan span[kValues];
 #pragma unroll
     for (int j = 0; j < kValues; ++j) span[j] = column[j] < 0 ? PieceSpan{0, 0} : pieces_at(s, p, column[j]);
@@ -98,7 +103,7 @@ __device__ __forceinline__ void product_values(const StepArgs &s, const Product 
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < kFirst; ++i) sum += v[j][i];
-        value[j] = sum_pieces(s, at[j] + kFirst * stride, span[j].n - kFirst, sum);
+        value[j] = sum_pieces(at[j] + kFirst * stride, span[j].n - kFirst, stride, sum);
     }
 }
 
@@ -123,14 +128,15 @@ __device__ __forceinline__ float row_factor(const StepArgs &s, int row, int lane
 
 // In steps of few rows the factors of all rows, which the first op behind a product leaves for the ops up to the next
 // product: finding one takes half a microsecond, and there is time for it before the product is complete.
+__device__ __forceinline__ bool has_shared_factors(const StepArgs &s) { return !s.wide && s.pass_tiles < kPassTiles; }
 __device__ __forceinline__ float *shared_factors() {
-    __shared__ float factors[kNarrowTiles * 8];
+    __shared__ float factors[kPassTiles * 8];
     return factors;
 }
 
 // By all consumer threads, before a barrier of theirs.
 __device__ __noinline__ void share_factors(const StepArgs &s) {
-    if (s.wide) return;
+    if (!has_shared_factors(s)) return;
     const int lane = threadIdx.x & 31;
     for (int row = static_cast<int>(threadIdx.x) >> 5; row < s.n_rows; row += kConsumerWarps) {
         const float factor = row_factor(s, row, lane);
@@ -140,7 +146,7 @@ __device__ __noinline__ void share_factors(const StepArgs &s) {
 
 // The whole warp calls it.
 __device__ __forceinline__ float shared_factor(const StepArgs &s, int row, int lane) {
-    return s.wide ? row_factor(s, row, lane) : shared_factors()[row];
+    return has_shared_factors(s) ? shared_factors()[row] : row_factor(s, row, lane);
 }
 
 __device__ __forceinline__ float factor_of(const StepArgs &s, const Product &p, int row, int lane) {

@@ -1,9 +1,9 @@
 // A unit of weights times 64 quantised rows by a warpgroup, for wide steps on sm_90a: the same integers and
 // the same floats as multiply_unit.cuh, with another way to the integers.
 //
-// Each weight is multiplied by its sub-block's code first. Such a product has at most 15 bits, two bytes, so
-// that a sum over all 256 inputs needs no code any more: tensor cores add up the upper bytes, times 256, then
-// the lower ones.
+// Each weight is multiplied by its sub-block's code first, so that a sum over all 256 inputs needs no code any more.
+// Such a product does not fit into a byte, so it is two of them, and tensor cores add up both: those of the upper ones
+// are multiplied at the end.
 #pragma once
 
 #include "cuda/ops/multiply_unit.cuh"
@@ -30,14 +30,17 @@ struct LaneWords {
     }
 };
 
-// Bytes of a unit's products of weight and code, of this lane's part.
-using CodedBytes = uint32_t[8][4];
+// Upper and lower bytes of products of weight and code, of this lane's part of a k-block.
+struct CodedBytes {
+    uint32_t upper[4], lower[4];
+};
 
-// Q4_K and Q5_K. All products are 16 times as large as they should be, since those of upper nibbles are taken
-// where they lie.
+// Q4_K and Q5_K. The six bits of a code are two numbers of three, whose products with a weight are bytes, so that one
+// multiplication makes four of them.
 template <int kFormat>
 struct CodedK45 {
     static constexpr bool kSigned = false;
+    static constexpr int kUpper = 8;  // what an upper byte counts
 
     const uint8_t *const unit;
     const int tile, g, t;
@@ -51,29 +54,23 @@ struct CodedK45 {
         if constexpr (kFormat == kTileQ5K) fifth = words.load(unit + kQ5KFifth + tile * 512);
     }
 
-    // K-blocks 2 pair and 2 pair + 1.
-    __device__ __forceinline__ void expand(CodedBytes &upper, CodedBytes &lower, int pair) const {
-        const uint4 x = words.load(unit + (tile * 4 + pair) * 512);
-        const int b = 2 * pair;
+    // Weights of k-blocks 2 pair and 2 pair + 1.
+    struct Pair {
+        uint4 nibbles;
+    };
+    __device__ __forceinline__ Pair load(int pair) const { return {words.load(unit + (tile * 4 + pair) * 512)}; }
+
+    __device__ __forceinline__ void expand(CodedBytes &bytes, const Pair &pair, int b) const {
         const uint32_t codes[2] = {b < 4 ? low.x : low.y, b < 4 ? high.x : high.y};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t c0 = unsigned_byte(codes[i & 1], b & 3) * 16, c1 = unsigned_byte(codes[i & 1], (b & 3) + 1);
-            const uint32_t w = word(x, i), odd = w >> 8;
-            uint32_t q[4] = {w & 0x000f000fu, odd & 0x000f000fu, w & 0x00f000f0u, odd & 0x00f000f0u};
+            uint32_t q = word(pair.nibbles, i) >> 4 * (b & 1) & 0x0f0f0f0fu;
             if constexpr (kFormat == kTileQ5K) {
-                const uint32_t f = word(fifth, i) >> b;
-                q[0] |= (f & 0x00010001u) << 4;
-                q[1] |= (f >> 8 & 0x00010001u) << 4;
-                q[2] |= (f >> 1 & 0x00010001u) << 8;
-                q[3] |= (f >> 9 & 0x00010001u) << 8;
+                const int to = 4 - b;  // from bit b of a byte to bit 4
+                q |= (to > 0 ? word(fifth, i) << to : word(fifth, i) >> -to) & 0x10101010u;
             }
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const uint32_t code = j ? c1 : c0, even = q[2 * j] * code, odds = q[2 * j + 1] * code;
-                upper[b + j][i] = upper_bytes(even, odds);
-                lower[b + j][i] = lower_bytes(even, odds);
-            }
+            bytes.upper[i] = q * unsigned_byte(codes[i & 1] >> 3 & 0x07070707u, b & 3);
+            bytes.lower[i] = q * unsigned_byte(codes[i & 1] & 0x07070707u, b & 3);
         }
     }
 
@@ -93,10 +90,8 @@ struct CodedK45 {
                                         float (&mins)[kWarpgroupTiles][4], const ActTile *acts) const {
         warpgroup_hold(mins);
         const int out0 = tile * 16 + g;
-        float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
-        float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
-        d0.x *= 0.0625f;  // exact, as is 16 times a sum
-        d1.x *= 0.0625f;
+        const float2 d0 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + out0 * 4));
+        const float2 d1 = __half22float2(*reinterpret_cast<const __half2 *>(unit + kQ4KScales + (out0 + 8) * 4));
 #pragma unroll
         for (int n = 0; n < kWarpgroupTiles; ++n)
             add_scaled(acc[n], acts[n], t, [&](int i) { return scaled(i < 2 ? d0 : d1, sum[n][i], mins[n][i]); });
@@ -106,6 +101,7 @@ struct CodedK45 {
 // Q6_K: the offset of 32 is taken off before the product.
 struct CodedK6 {
     static constexpr bool kSigned = true;
+    static constexpr int kUpper = 256;
 
     const uint8_t *const unit;
     const int tile, g, t;
@@ -118,26 +114,27 @@ struct CodedK6 {
         high = load16(unit + kQ6KCodes, tile * 16 + g + 8);
     }
 
-    __device__ __forceinline__ void expand(CodedBytes &upper, CodedBytes &lower, int pair) const {
-        const uint4 x = words.load(unit + (tile * 4 + pair) * 512);
-        const uint4 u = words.load(unit + kQ6KUpper + (tile * 2 + pair / 2) * 512);
+    struct Pair {
+        uint4 nibbles, upper;
+    };
+    __device__ __forceinline__ Pair load(int pair) const {
+        return {words.load(unit + (tile * 4 + pair) * 512), words.load(unit + kQ6KUpper + (tile * 2 + pair / 2) * 512)};
+    }
+
+    __device__ __forceinline__ void expand(CodedBytes &bytes, const Pair &pair, int b) const {
+        // Code 2 b + (t & 1) of both outputs; a lane's inputs of a k-block share it. Half a word has 16 bits,
+        // 32768 more than the product, so that nothing is borrowed.
+        const uint32_t two0 = word(low, b / 2) >> (16 * (b & 1)), two1 = word(high, b / 2) >> (16 * (b & 1));
+        const int c[2] = {signed_byte(two0 >> (8 * (t & 1)), 0), signed_byte(two1 >> (8 * (t & 1)), 0)};
+        const uint32_t start[2] = {0x80008000u - static_cast<uint32_t>(c[0] * 0x00200020),
+                                   0x80008000u - static_cast<uint32_t>(c[1] * 0x00200020)};
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            const int b = 2 * pair + j, shift = 4 * j, up = 2 * (b & 3);
-            // Code 2 b + (t & 1) of both outputs; a lane's inputs of a k-block share it. Half a word has 16 bits,
-            // 32768 more than the product, so that nothing is borrowed.
-            const uint32_t two0 = word(low, b / 2) >> (16 * (b & 1)), two1 = word(high, b / 2) >> (16 * (b & 1));
-            const int c[2] = {signed_byte(two0 >> (8 * (t & 1)), 0), signed_byte(two1 >> (8 * (t & 1)), 0)};
-            const uint32_t start[2] = {0x80008000u - static_cast<uint32_t>(c[0] * 0x00200020),
-                                       0x80008000u - static_cast<uint32_t>(c[1] * 0x00200020)};
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const uint32_t q = (word(x, i) >> shift & 0x0f0f0f0fu) | (word(u, i) >> up & 0x03030303u) << 4;
-                const uint32_t even = (q & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
-                const uint32_t odd = (q >> 8 & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
-                upper[b][i] = upper_bytes(even, odd) ^ 0x80808080u;
-                lower[b][i] = lower_bytes(even, odd);
-            }
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t q = joined_bits(word(pair.nibbles, i), word(pair.upper, i), b);
+            const uint32_t even = (q & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
+            const uint32_t odd = (q >> 8 & 0x003f003fu) * static_cast<uint32_t>(c[i & 1]) + start[i & 1];
+            bytes.upper[i] = upper_bytes(even, odd) ^ 0x80808080u;
+            bytes.lower[i] = lower_bytes(even, odd);
         }
     }
 
@@ -154,43 +151,35 @@ struct CodedK6 {
     }
 };
 
-// sum = a b or, with `add`, sum += a b of k-blocks first .. first + n - 1.
-template <bool kSigned>
-__device__ __forceinline__ void multiply_blocks(int (&sum)[kWarpgroupTiles][4], const CodedBytes &bytes, uint64_t rows,
-                                                int first, int n, bool add) {
-    warpgroup_hold(sum);
-    warpgroup_fence();
-#pragma unroll
-    for (int b = first; b < first + n; ++b)
-        warpgroup_multiply<kSigned>(sum, bytes[b], rows + b * kNextBlock, add || b > first);
-}
-
 // A unit times 64 rows; acts: shared address of their 8 row tiles. The bytes of the next k-blocks are made while the
-// tensor cores are at the ones before, and the two warpgroups of a CTA take turns with them.
+// tensor cores are at the ones before.
 template <class Coded>
 __device__ __forceinline__ void multiply_coded(const uint8_t *unit, uint32_t acts, int tile, int lane,
                                                float (&acc)[kWarpgroupTiles][4]) {
     const Coded coded(unit, tile, lane);
-    const uint64_t rows = rows_descriptor(acts);
-    CodedBytes upper, lower;
-    int sum[kWarpgroupTiles][4];
+    const RowsDescriptor rows(acts);
+    int upper[kWarpgroupTiles][4], lower[kWarpgroupTiles][4];
     float mins[kWarpgroupTiles][4];
+    CodedBytes bytes[8];
+    typename Coded::Pair pairs[4] = {coded.load(0)};
+    coded.expand(bytes[0], pairs[0], 0);
+    coded.multiply_sums(mins, rows.sums());
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-        coded.expand(upper, lower, pair);
-        multiply_blocks<Coded::kSigned>(sum, upper, rows, 2 * pair, 2, pair > 0);
+    for (int b = 0; b < 8; ++b) {
+        if (b % 2 == 0 && b < 6) pairs[b / 2 + 1] = coded.load(b / 2 + 1);
+        warpgroup_fence();
+        warpgroup_multiply<Coded::kSigned>(upper, bytes[b].upper, rows.block(b), b > 0);
+        warpgroup_multiply<false>(lower, bytes[b].lower, rows.block(b), b > 0);
         warpgroup_commit();
+        if (b > 0) warpgroup_wait<1>();
+        if (b < 7) coded.expand(bytes[b + 1], pairs[(b + 1) / 2], b + 1);
     }
-    warpgroup_wait();
-    warpgroup_hold(sum);
+    warpgroup_wait<0>();
+    warpgroup_hold(upper);
+    warpgroup_hold(lower);
 #pragma unroll
-    for (int i = 0; i < kWarpgroupTiles * 4; ++i) sum[i / 4][i % 4] <<= 8;
-    coded.multiply_sums(mins, rows + kSumsBlock);
-    multiply_blocks<false>(sum, lower, rows, 0, 8, true);
-    warpgroup_commit();
-    warpgroup_wait();
-    warpgroup_hold(sum);
-    coded.add(acc, sum, mins, shared_pointer<const ActTile>(acts));
+    for (int i = 0; i < kWarpgroupTiles * 4; ++i) lower[i / 4][i % 4] += upper[i / 4][i % 4] * Coded::kUpper;
+    coded.add(acc, lower, mins, shared_pointer<const ActTile>(acts));
 }
 
 template <int kFormat>

@@ -18,16 +18,22 @@ constexpr bool kWarpgroups = false;
 
 constexpr int kWarpgroupTiles = 8;  // row tiles of activations of a product
 
-// Descriptor of rows of 32 bytes, swizzled by 32 bytes, of row tiles one ActTile apart; from: shared address of the
+// Descriptors of rows of 32 bytes, swizzled by 32 bytes, of row tiles one ActTile apart; from: shared address of the
 // first tile's, a multiple of 256.
-__device__ __forceinline__ uint64_t rows_descriptor(uint32_t from) {
-    constexpr uint64_t kSwizzle32 = uint64_t{3} << 62, kLeading = uint64_t{1} << 16;
-    constexpr uint64_t kStride = uint64_t{sizeof(ActTile) / 16} << 32;
-    return kSwizzle32 | kStride | kLeading | ((from & 0x3ffffu) >> 4);
-}
-// What the descriptor of k-block b, and of the sums, has more than that of k-block 0.
-constexpr uint64_t kNextBlock = sizeof(ActTile::q[0]) / 16;
-constexpr uint64_t kSumsBlock = offsetof(ActTile, sums) / 16;
+struct RowsDescriptor {
+    uint32_t low;
+
+    // The compiler has to know that it is the same for all lanes, or every product finds that out.
+    __device__ __forceinline__ explicit RowsDescriptor(uint32_t from)
+        : low(__shfl_sync(~0u, 1u << 16 | (from & 0x3ffffu) >> 4, 0)) {}  // leading dimension: 1
+    // Of what lies so many bytes behind the first tile.
+    __device__ __forceinline__ uint64_t at(int bytes) const {
+        constexpr uint32_t kSwizzle32 = 3u << 30, kStride = sizeof(ActTile) / 16;
+        return uint64_t{kSwizzle32 | kStride} << 32 | (low + bytes / 16);
+    }
+    __device__ __forceinline__ uint64_t block(int b) const { return at(b * static_cast<int>(sizeof(ActTile::q[0]))); }
+    __device__ __forceinline__ uint64_t sums() const { return at(offsetof(ActTile, sums)); }
+};
 
 // Registers that were written are seen by the products behind it.
 __device__ __forceinline__ void warpgroup_fence() {
@@ -42,10 +48,11 @@ __device__ __forceinline__ void warpgroup_commit() {
 #endif
 }
 
-// Until all products are done.
+// Until all products are done but those of the last kGroups commits.
+template <int kGroups>
 __device__ __forceinline__ void warpgroup_wait() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 #endif
 }
 

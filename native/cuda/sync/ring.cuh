@@ -35,6 +35,11 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
 }
+template <int kCount>
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0], %1;\n}" ::"r"(barrier), "n"(kCount)
+                 : "memory");
+}
 
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
@@ -151,6 +156,9 @@ struct SlotRing {
     __device__ __forceinline__ void release(uint32_t use) const { barrier_arrive(empty_of(use)); }
 };
 
+// Arrivals that release a piece of weights, by teams of two or of four warps.
+constexpr int kPieceArrivals = 4;
+
 // Pieces of any size, one after the other for all groups; a piece that would cross the end begins at
 // the start.
 struct ByteRing {
@@ -173,7 +181,11 @@ struct ByteRing {
         barrier_wait(full(i), parity(use));
         return memory + *offset(i);
     }
-    __device__ __forceinline__ void release(int group, uint32_t use) const { barrier_arrive(empty(index(group, use))); }
+    // By each warp of a team of kTeamWarps.
+    template <int kTeamWarps>
+    __device__ __forceinline__ void release(int team, uint32_t use) const {
+        barrier_arrive<kPieceArrivals / kTeamWarps>(empty(index(team, use)));
+    }
 };
 
 // The loader warp's end of a ByteRing: lane g < kGroups pushes the pieces of group g. A round is what the

@@ -105,8 +105,7 @@ Range written(const Gemm &g, const ProgramLimits &limits) {
     const bool split = unit_bytes(g.format) != 0;
     const int64_t slots = split ? piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas) : g.n_blocks;
     const int64_t rows = g.rows == kRowsAll ? limits.max_rows : limits.max_selected;
-    return {g.out,
-            g.out + std::max<int64_t>(slots * narrow_tiles(limits.max_rows) * 8, g.n_blocks * rows) * kUnitOutputs};
+    return {g.out, g.out + std::max(slots * g.piece_rows, g.n_blocks * rows) * kUnitOutputs};
 }
 
 // Products stay untouched from the GEMM that writes them to their last reader.
@@ -228,9 +227,12 @@ void check_launches(const Gemm &g, const ProgramLimits &limits) {
     const Range mine = written(g, limits);
     if (!unit_bytes(g.format)) return;
     const int64_t slots = piece_slots(slices_of(g.n_blocks, g.k_units), g.n_blocks, g.n_ctas);
-    for (int n_rows = 1; n_rows <= std::min(limits.max_rows, kNarrowTiles * 8); ++n_rows)
-        CHECK(slots * narrow_tiles(n_rows) * 8 * kUnitOutputs <= mine.end - mine.begin, "%d rows of %d", n_rows,
-              limits.max_rows);
+    for (int n_rows = 1; n_rows <= std::min(limits.max_rows, limits.narrow_rows); ++n_rows) {
+        const int of_matrix = g.rows == kRowsAll ? n_rows : std::min(n_rows, limits.max_selected);
+        const int piece_rows = std::min(narrow_tiles(n_rows) * 8, g.piece_rows);
+        CHECK(of_matrix <= piece_rows, "%d rows of %d", of_matrix, limits.max_rows);
+        CHECK(slots * piece_rows * kUnitOutputs <= mine.end - mine.begin, "%d rows of %d", n_rows, limits.max_rows);
+    }
 }
 
 // Where steps with drafts may end, and which rows their passes have.
@@ -254,10 +256,10 @@ void check_drafts(const Program &p, int n_passes) {
     }
 }
 
-void check_model(int n_cta, int max_rows, bool print) {
+void check_model(int n_cta, int max_rows, int narrow_rows, bool print) {
     const Model model = model_27b_width();
     const Weights weights(model);
-    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32), 3, 100};
+    const ProgramLimits limits = {n_cta, max_rows, narrow_rows, std::min(max_rows, 32), 3, 100};
     const Programs sized = compile_programs(model, weights, limits, {});
     // Addresses only; nothing is read or written.
     float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
@@ -303,7 +305,7 @@ void check_pieces(const Programs &p, const PieceSpan *table, const Op &op) {
 void check_dense(int n_cta, int max_rows) {
     const Model model = model_dense();
     const Weights weights(model);
-    const ProgramLimits limits = {n_cta, max_rows, std::min(max_rows, 32)};
+    const ProgramLimits limits = {n_cta, max_rows, 256, std::min(max_rows, 32)};
     const Programs sized = compile_programs(model, weights, limits, {});
     float *const residual = reinterpret_cast<float *>(uintptr_t{1} << 40);
     const auto *const table = reinterpret_cast<const PieceSpan *>(uintptr_t{1} << 30);
@@ -329,8 +331,10 @@ int main(int argc, char **) {
         for (const auto &[n_blocks, k_units] : {std::pair{1, 20}, {80, 68}, {272, 20}, {16, 20}, {8, 2}, {3, 1}})
             check_split(n_blocks, k_units, std::min(n_cta, slices_of(n_blocks, k_units)));
     for (int n_cta : {82, 132})
-        for (int max_rows : {8, 24, 40, 64, 512})
-            check_model(n_cta, max_rows, argc > 1 && n_cta == 132 && max_rows == 512);
+        for (int max_rows : {8, 24, 40, 64, 100, 512})
+            for (int narrow_rows : {64, 256})
+                check_model(n_cta, max_rows, narrow_rows,
+                            argc > 1 && n_cta == 132 && max_rows == 512 && narrow_rows == 256);
     for (int max_rows : {1, 24, 512}) check_dense(132, max_rows);
     return check_result();
 }

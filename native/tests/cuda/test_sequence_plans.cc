@@ -149,7 +149,11 @@ void check_convolution(const Step &step, const SequencePlans &plans, const Devic
     int next = 0;
     for (int i = 0; i < step.in.n_seqs; ++i) {
         CHECK(plans.plans[i].first_convolve == next, "sequence %d begins at item %d", i, plans.plans[i].first_convolve);
-        next += convolve_items(shape, step.seqs[i].n_accept + step.seqs[i].n_rows);
+        const pj_seq &seq = step.seqs[i];
+        const int chunk = plans.plans[i].chunk_rows;
+        CHECK(chunk % kConvolveRows == 0 && chunk >= seq.n_accept + kConvolveRows,
+              "the first chunk of sequence %d, which accepts %d rows, has %d", i, seq.n_accept, chunk);
+        next += convolve_items(shape, seq.n_accept + seq.n_rows, chunk);
     }
     CHECK(plans.n_convolve_items == next, "%d items", plans.n_convolve_items);
 }
@@ -173,6 +177,18 @@ void check_balance(int n_seqs, int n_rows, int position, double most) {
     CHECK(found <= most, "%d x %d rows at %d: %.2f", n_seqs, n_rows, position, found);
 }
 
+// Chunks are as short as there are warps for them.
+void check_chunks(int n_rows, int most_items) {
+    Step step;
+    step.add(0, n_rows);
+    SequencePlans plans;
+    plan_sequences(step.done(), shape_27b(), {132, 4, 1 << 25}, plans);
+    const int items = plans.n_convolve_items, one_less = plans.plans[0].chunk_rows - kConvolveRows;
+    CHECK(items <= most_items, "%d rows: %d items", n_rows, items);
+    CHECK(one_less == 0 || convolve_items(shape_27b(), n_rows, one_less) > most_items,
+          "%d rows: %d items, chunks of %d", n_rows, items, plans.plans[0].chunk_rows);
+}
+
 }  // namespace
 
 int main() {
@@ -189,5 +205,6 @@ int main() {
     check_balance(4, 3, 23000, 1.06);
     check_balance(8, 3, 23000, 1.06);
     check_balance(4, 3, 100000, 1.03);
+    for (int n_rows : {1, 40, 64, 128, 256}) check_chunks(n_rows, 132 * 8);
     return check_result();
 }
