@@ -31,6 +31,7 @@ class DraftDepth:
         self._outlook = DraftOutlook(policy, most)
         self.trials = DraftTrials(policy, self._outlook)
         self.trial: Trial | None = None  # that the next step is part of
+        self._verifies_all = False
         self._n_steps = self._n_resting = self._n_sequences = 0
         self._latest: tuple[Items[Guesses], Company, int] | None = None  # steps of this kind are thought over
 
@@ -38,6 +39,11 @@ class DraftDepth:
     def is_warm(self) -> bool:
         """Whether its KV is worth keeping up to date."""
         return self._most > 0 and self._n_resting < WARM_STEPS
+
+    @property
+    def verifies_all(self) -> bool:
+        """Whether up to ``latest`` drafts of each sequence are all worth a row in steps like the last ones."""
+        return self._verifies_all and self.trial is None
 
     @property
     def latest(self) -> int:
@@ -73,12 +79,14 @@ class DraftDepth:
     def _replan(self, guesses: Items[Guesses], company: Company, room: int) -> None:
         runs = [each.lookup.chances for each in guesses if is_run(each)]
         others = [self._chances(each) for each in guesses if not is_run(each)]
+        self._verifies_all = False
         if not others:
             self._best = 0
             return
         self._outlook.add(others, runs, company, room)
         rates = self._outlook.rates
         self._best = max(range(len(rates)), key=rates.__getitem__)
+        self._verifies_all = not runs and self._outlook.takes_all(self._best)
 
     def _chances(self, guesses: Guesses) -> list[float]:
         """Of the drafts that are there, and of as many more as there can be.

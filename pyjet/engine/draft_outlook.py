@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pyjet.engine.draft_costs import RESTS
@@ -9,6 +11,13 @@ from pyjet.engine.draft_policy import Chances, Company, DraftPolicy, StepPrices
 from pyjet.engine.price_book import Float64Array
 
 N_STEPS = 10  # whose mean counts: a sample of the newest ones
+
+
+class BestCuts(NamedTuple):
+    """Tokens per second of steps that verify what is best for each; whether those are all drafts, of every step."""
+
+    rate: float
+    take_all: bool
 
 
 class DraftOutlook:
@@ -26,10 +35,15 @@ class DraftOutlook:
         self._is_mtp = np.zeros((N_STEPS, 0, 1), np.bool_)  # whose drafts a sequence has
         self.rates = [0.0] * (most + 1)  # tokens per second with none, one, two, ... drafts
         self.tokens = [0.0] * (most + 1)  # of a step that verifies all of them
+        self._take_all = [False] * (most + 1)
 
     def forget(self) -> None:
         """Other sequences run now."""
         self._n_seen = 0
+
+    def takes_all(self, n_draft: int) -> bool:
+        """Whether every one of the newest steps is best with all of so many drafts, however sure each of them is."""
+        return self._n_seen >= N_STEPS and self._take_all[n_draft]
 
     def add(self, chances: Chances, others: Chances, company: Company, room: int) -> None:
         """A step in which ``chances`` are those of the MTP block's drafts and ``others`` of better ones.
@@ -45,7 +59,8 @@ class DraftOutlook:
         width = kept.shape[2] if others else 0
         for n_draft in range(self._most + 1):
             drafts = (kept * ((positions < n_draft) | ~is_mtp))[:, :, : max(n_draft, width)]
-            self.rates[n_draft] = best_rate(drafts, prices, self._policy.pass_seconds(n_draft or RESTS))
+            cuts = best_cuts(drafts, prices, self._policy.pass_seconds(n_draft or RESTS))
+            self.rates[n_draft], self._take_all[n_draft] = cuts
             self.tokens[n_draft] = company.n_rows + float(drafts.sum()) / n_kept
 
     def _keep(self, chances: Chances, others: Chances) -> None:
@@ -64,11 +79,12 @@ class DraftOutlook:
             row[: len(each)] = each
 
 
-def best_rate(chances: Float64Array, prices: StepPrices, passes: float) -> float:
-    """Tokens per second of steps that each verify the drafts that are best for it, as ``DraftPolicy.cut`` chooses them.
+def best_cuts(chances: Float64Array, prices: StepPrices, passes: float) -> BestCuts:
+    """Of steps that each verify the drafts that are best for it, as ``DraftPolicy.cut`` chooses them.
 
     ``chances``: float64[steps, sequences, drafts]; ``passes``: seconds of the MTP block's part.
     """
+    n_all = (chances > 0.0).sum(axis=(1, 2))
     chances = chances[:, :, : len(prices.of_widest) - 1]  # there is room for no more
     n_steps, n_sequences, most = chances.shape
     flat = chances.reshape(n_steps, n_sequences * most)
@@ -86,4 +102,5 @@ def best_rate(chances: Float64Array, prices: StepPrices, passes: float) -> float
     best = (tokens / seconds).transpose(1, 0, 2).reshape(n_steps, -1).argmax(axis=1)
     most_taken, n_looked_at = np.divmod(best, shape[2])
     chosen = most_taken, np.arange(n_steps), n_looked_at
-    return float(tokens[chosen].sum() / seconds[chosen].sum())
+    rate = float(tokens[chosen].sum() / seconds[chosen].sum())
+    return BestCuts(rate, bool((n_drafts[chosen] >= n_all).all()))

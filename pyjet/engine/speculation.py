@@ -143,11 +143,19 @@ class Speculation:
     def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
         """Lengths of drafts that make most tokens per second, or those of a trial."""
         self._n_draft = self._depth.choose(guesses, self._company, room)
+        if self._depth.verifies_all and (all_drafts := self._all_drafts(guesses, room)):
+            return all_drafts
         chances = [each.chosen.chances for each in guesses]
         trial = self._depth.trial
         if trial is None:
             return self._policy.cut(chances, self._company, room, self._n_draft).lengths
         return [min(trial.n_draft, len(each)) for each in chances]
+
+    def _all_drafts(self, guesses: list[Guesses], room: int) -> list[int]:
+        """How many each sequence has, if they are all the MTP block's and no more than it makes now; else none."""
+        lengths = [len(each.mtp.tokens) for each in guesses if each.source == "mtp"]
+        is_usual = len(lengths) == len(guesses) and max(lengths) <= self._depth.latest and sum(lengths) <= room
+        return lengths if is_usual else []
 
     def _room(self, n_decoding: int, n_reading: int) -> int:
         """Rows for drafts. Prompts need some too; in steps that make drafts few rows may want tokens."""
@@ -236,8 +244,8 @@ class Speculation:
         if n_draft and (is_as_guessed or guesses.lots is not None):
             probabilities = self._probabilities[index].tolist() if self._settings.p_min else ()
             guesses.take_mtp(self._made[index][:n_draft], self._cells, index, probabilities, self._settings.p_min)
-            if self._is_adaptive:
-                _ = guesses.mtp.chances  # by the rates of now; nobody asks where the number of drafts is fixed
+            if self._is_adaptive and not self._depth.verifies_all:
+                _ = guesses.mtp.chances  # by the rates of now; where all drafts are verified nobody asks
         return lesson
 
     def learn(self, lesson: Lesson) -> None:

@@ -21,7 +21,7 @@ from pyjet.engine.acceptance import (
     match_cell,
 )
 from pyjet.engine.draft_costs import RESTS, DraftCosts
-from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook, best_rate
+from pyjet.engine.draft_outlook import N_STEPS, DraftOutlook, best_cuts
 from pyjet.engine.draft_policy import BETTER, Company, DraftPolicy
 from pyjet.engine.draft_trials import DraftTrials
 from pyjet.engine.step_costs import SIZES, StepCosts
@@ -81,7 +81,8 @@ def test_no_other_numbers_give_more_tokens(rates: list, increments: list, room: 
         return tokens / (costs.seconds(len(chances) + sum(lengths)) + passes.seconds(n_draft))
 
     lengths = product(*(range(len(each) + 1) for each in chances))
-    best = max(rate_of(each) for each in lengths if sum(each) <= room)
+    rates_of_all = {each: rate_of(each) for each in lengths if sum(each) <= room}
+    best = max(rates_of_all.values())
     assert sum(cut.lengths) <= room
     assert cut.rate == approx(rate_of(tuple(cut.lengths)))
     assert cut.rate * BETTER**6 >= best * (1 - 1e-9)
@@ -123,13 +124,35 @@ def test_no_other_lengths_give_more_tokens_in_long_contexts(rates: list, room: i
         return tokens / (of_rows[sum(lengths)] + of_widest[max(lengths)])
 
     lengths = product(*(range(len(each) + 1) for each in chances))
-    best = max(rate_of(each) for each in lengths if sum(each) <= room)
+    rates_of_all = {each: rate_of(each) for each in lengths if sum(each) <= room}
+    best = max(rates_of_all.values())
     assert rate_of(tuple(cut.lengths)) >= cut.rate * (1 - 1e-9)
     assert cut.rate * BETTER >= best * (1 - 1e-9)
     drafts = np.zeros((1, n_sequences, 3))
     for row, each in zip(drafts[0], chances):
         row[: len(each)] = each
-    assert best_rate(drafts, tried.step_prices(Company(n_sequences), room), 0.0) == approx(best)
+    cuts = best_cuts(drafts, tried.step_prices(Company(n_sequences), room), 0.0)
+    assert cuts.rate == approx(best)
+    whole = tuple(map(len, chances))
+    of_whole = rates_of_all.pop(whole, 0.0)
+    if cuts.take_all:
+        assert of_whole == approx(best)
+    else:
+        assert max(rates_of_all.values(), default=0.0) >= of_whole * (1 - 1e-9)
+
+
+def test_all_drafts_are_taken_when_they_were_worth_it_in_each_of_the_newest_steps() -> None:
+    sure, unsure = [[0.9, 0.8], [0.9, 0.8]], [[0.9, 0.8], [0.9, 0.01]]
+    outlook = DraftOutlook(long_contexts(2), 2)
+    for step in range(2 * N_STEPS + 1):
+        outlook.add(unsure if step == N_STEPS else sure, (), Company(2), 10)
+        is_known = step >= N_STEPS - 1
+        assert outlook.takes_all(1) == is_known, "first drafts are all sure"
+        assert outlook.takes_all(2) == (step == N_STEPS - 1 or step == 2 * N_STEPS), step
+    outlook.add(sure, (), Company(2), room=3)
+    assert not outlook.takes_all(2), "there is no room for all"
+    outlook.forget()
+    assert not outlook.takes_all(1)
 
 
 def test_passes_look_at_the_contexts_once() -> None:
