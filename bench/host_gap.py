@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from bench import record
-from bench.step_log import logged, read_log
+from bench.step_log import STEP_COLUMNS, logged, read_log
 from pyjet.engine.client import EngineClient
 from pyjet.engine.process import EngineProcess
 from pyjet.engine.request import FailedEvent, GenerationRequest, SamplingParams
@@ -72,7 +72,8 @@ def run(settings: EngineSettings, n_seqs: int, n_prompt: int, n_tokens: int, stu
 def steady(log: dict[str, Any], n_rows: int, n_tokens: int, n_sampled: int) -> dict[str, Any]:
     """Steps in which all sequences have all their rows, so many sampled; without the first ones, which warm up."""
     steps = np.flatnonzero((log["rows"] == n_rows) & (log["sampled"] == n_sampled))[n_tokens // 8 :]
-    return {key: value if key == "device" else value[steps] for key, value in log.items()}
+    of_steps = {key: value[steps] for key, value in log.items() if key in STEP_COLUMNS}
+    return {"device": log["device"], **of_steps}
 
 
 def summarise(plain: dict[str, Any], profiled: dict[str, Any] | None, n_seqs: int, suffix: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def in_process(path: Path, device: str, kv: str, contexts: tuple[int, ...], coun
 @click.option("--followup", default=200, show_default=True, help="New tokens of the next request on it.")
 @click.option("--tokens", default=384, show_default=True, help="Tokens of an answer.")
 @click.option("--total-context", default=131072, show_default=True, help="Tokens of all slots.")
-@click.option("--reps", default=2, show_default=True)
+@click.option("--reps", default=8, show_default=True)
 @click.option("--served/--no-served", default=True, show_default=True, help="Also the servers.")
 @click.option("--time-limit", default=150.0, show_default=True, help="Seconds for adaptive_worst_share.")
 @click.option("--quick", is_flag=True, help="Few steps: to try the benchmark, not to measure.")

@@ -20,6 +20,7 @@ from pyjet.native import ROW_SAMPLE, NativeEngine, StepBatch, StepResult
 from pyjet.native.structs import MAX_DRAFT
 
 CALIBRATION_ROUNDS = 20_000
+STEP_COLUMNS = ("rows", "sampled", "begin", "end", "step_us", "device_us")
 DRAFT = (100, np.int32), (0.8, np.float32)  # each draft that nothing computes, and its probability
 Progress = Callable[[str, int, int], "bool | None"]
 
@@ -78,8 +79,7 @@ class LoggedStepper:
 
     def close(self) -> None:
         device = self._stepper.info().device_name if isinstance(self._stepper, NativeEngine) else "none"
-        names = ("rows", "sampled", "begin", "end", "step_us", "device_us")
-        columns: dict[str, list[Any]] = dict(zip(names, map(list, zip(*self._rows))))
+        columns: dict[str, list[Any]] = dict(zip(STEP_COLUMNS, map(list, zip(*self._rows))))
         for i, name in enumerate(("copy", "copy_begin", "copy_end")):
             columns[name] = [copy[i] for copy in self._copies]
         self._path.write_text(json.dumps({"device": device, **columns}), encoding="utf-8")
