@@ -171,7 +171,7 @@ fi
 if wants speculation; then
     read -ra speculation_args <<<"${SPECULATION_ARGS:-}"
     [ -z "${LLAMA_SERVER:-}" ] || speculation_args+=(--llama-server "$LLAMA_SERVER")
-    section speculation 360 "$python" -m bench.speculation "$model" --device "$device" --out "$speculation" \
+    section speculation 420 "$python" -m bench.speculation "$model" --device "$device" --out "$speculation" \
         ${speculation_args[@]+"${speculation_args[@]}"}
 fi
 

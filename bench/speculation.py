@@ -94,7 +94,7 @@ def in_process(path: Path, device: str, kv: str, contexts: tuple[int, ...], coun
 @click.option("--total-context", default=131072, show_default=True, help="Tokens of all slots.")
 @click.option("--reps", default=8, show_default=True)
 @click.option("--served/--no-served", default=True, show_default=True, help="Also the servers.")
-@click.option("--time-limit", default=150.0, show_default=True, help="Seconds for adaptive_worst_share.")
+@click.option("--time-limit", default=220.0, show_default=True, help="Seconds for adaptive_worst_share.")
 @click.option("--quick", is_flag=True, help="Few steps: to try the benchmark, not to measure.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file to add the figures to.")
 def main(model: Path, peer: Path | None, device: str, kv: str, contexts: tuple[int, ...], sequences: tuple[int, ...],
