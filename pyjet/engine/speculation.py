@@ -125,10 +125,10 @@ class Speculation:
             guesses.append(each)
             aheads.append(ahead)
             n_context += n_tokens
-        room = self._room(len(decoding), n_reading)
+        room, room_alone = self._room(len(decoding), n_reading)
         if self._is_adaptive:
             self._company = Company(len(decoding), self._prompt_rows if n_reading else 0, context_class(n_context))
-            lengths = self._paying(guesses, room)
+            lengths = self._paying(guesses, room, room_alone)
         else:
             self._n_draft = self._settings.max_draft
             share, n_more = divmod(room, len(decoding))
@@ -140,16 +140,33 @@ class Speculation:
             n_left = ahead - len(drafts)
             sequence.n_draft = n_draft if n_draft < n_left else n_left
 
-    def _paying(self, guesses: list[Guesses], room: int) -> list[int]:
-        """Lengths of drafts that make most tokens per second, or those of a trial."""
+    def _paying(self, guesses: list[Guesses], room: int, room_alone: int) -> list[int]:
+        """Lengths of drafts that make most tokens per second, or those of a trial.
+
+        ``room_alone``: for drafts of a step in which the MTP block has no part.
+        """
         self._n_draft = self._depth.choose(guesses, self._company, room)
         if self._depth.verifies_all and (all_drafts := self._all_drafts(guesses, room)):
             return all_drafts
         chances = [each.chosen.chances for each in guesses]
         trial = self._depth.trial
-        if trial is None:
-            return self._policy.cut(chances, self._company, room, self._n_draft).lengths
-        return [min(trial.n_draft, len(each)) for each in chances]
+        if trial is not None:
+            return [min(trial.n_draft, len(each)) for each in chances]
+        cut = self._policy.cut(chances, self._company, room, self._n_draft)
+        if self._settings.lookup and room_alone > room and sum(cut.lengths) >= room:
+            alone = self._policy.cut(chances, self._company, room_alone, RESTS)
+            if alone.rate * (1.0 - self._lost_without_mtp(guesses, alone.lengths)) > cut.rate:
+                self._n_draft = 0
+                return alone.lengths
+        return cut.lengths
+
+    def _lost_without_mtp(self, guesses: list[Guesses], lengths: list[int]) -> float:
+        """Tokens of the next step that there are no drafts for, over those of this one.
+
+        Who copies goes on with it; of the others the MTP block's drafts of now say what its next ones would bring.
+        """
+        lost = sum([each.mtp.worth for each in guesses if each.source == "mtp"])
+        return lost / (len(guesses) + sum([sum(each.chosen.chances[:n]) for each, n in zip(guesses, lengths)]))
 
     def _all_drafts(self, guesses: list[Guesses], room: int) -> list[int]:
         """How many each sequence has, if they are all the MTP block's and no more than it makes now; else none."""
@@ -157,14 +174,15 @@ class Speculation:
         is_usual = len(lengths) == len(guesses) and max(lengths) <= self._depth.latest and sum(lengths) <= room
         return lengths if is_usual else []
 
-    def _room(self, n_decoding: int, n_reading: int) -> int:
-        """Rows for drafts. Prompts need some too; in steps that make drafts few rows may want tokens."""
-        room = self._limits.max_rows - n_decoding
-        if n_reading:
-            room //= 2
+    def _room(self, n_decoding: int, n_reading: int) -> tuple[int, int]:
+        """Rows for drafts, of a step that makes others and of one that does not: in the former few rows choose tokens.
+
+        Prompts need some too.
+        """
+        room = room_alone = max(0, (self._limits.max_rows - n_decoding) // (2 if n_reading else 1))
         if self._settings.mtp and n_decoding + n_reading <= MAX_DRAFT_ROWS:
             room = min(room, MAX_DRAFT_ROWS - n_decoding - n_reading)
-        return max(0, room)
+        return room, room_alone
 
     def _chosen_drafts(self, sequence: Sequence, guesses: Guesses, n: int, most: int) -> list[int]:
         drafts = guesses.chosen.tokens[:n]

@@ -35,7 +35,7 @@ def test_both_sides_keep_their_speed(n_decoding: int, max_rows: int, stairs: boo
     assert len(shared.seconds) * undisturbed / shared.total > 0.31
     assert shared.least_share(0.5, undisturbed) > 0.29
     assert shared.total / alone.total < (1.2 if max_rows == 512 else 1.3)
-    assert max(shared.seconds) < 0.03
+    assert max(shared.seconds) < 0.04
 
 
 def test_a_second_prompt_is_read_as_fast_as_the_first() -> None:
@@ -43,7 +43,7 @@ def test_a_second_prompt_is_read_as_fast_as_the_first() -> None:
     agents = [agent(0, DEPTH, n_computed=DEPTH)]
     first = share_card([*agents, agent(1, PROMPT)], budget)
     second = share_card([*agents, agent(2, PROMPT)], budget)
-    assert second.total < 1.05 * first.total
+    assert second.total < 1.1 * first.total
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
