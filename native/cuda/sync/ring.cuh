@@ -35,10 +35,15 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
 }
+// kCount times at once; before sm_90 once.
 template <int kCount>
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0], %1;\n}" ::"r"(barrier), "n"(kCount)
-                 : "memory");
+    if constexpr (kCount == 1)
+        barrier_arrive(barrier);
+    else
+        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0], %1;\n}" ::"r"(barrier),
+                     "n"(kCount)
+                     : "memory");
 }
 
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
@@ -156,8 +161,13 @@ struct SlotRing {
     __device__ __forceinline__ void release(uint32_t use) const { barrier_arrive(empty_of(use)); }
 };
 
-// Arrivals that release a piece of weights, by teams of two or of four warps.
+// Arrivals that release a piece of weights, by teams of two warps or, where there are products of warpgroups, of two or
+// four.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 constexpr int kPieceArrivals = 4;
+#else
+constexpr int kPieceArrivals = 2;
+#endif
 
 // Pieces of any size, one after the other for all groups; a piece that would cross the end begins at
 // the start.
