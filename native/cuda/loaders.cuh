@@ -46,7 +46,7 @@ __device__ __forceinline__ void for_each_round(int n, int width, int lane, const
 // Steps of few rows: calls body(quad, first k, slices of it) for the CTA's range of a matrix.
 template <class Body>
 __device__ __forceinline__ void for_each_quad(const LoadTask &task, const Body &body) {
-    const SliceRange range = cta_range(slices_of(task.n_blocks, task.k_units), split_cta(task.first_cta), task.n_ctas);
+    const SliceRange range = slices_of_cta(task, split_cta(task.first_cta));
     for (int slice = range.begin; slice < range.end;) {
         const int quad = static_cast<int>(static_cast<unsigned>(slice) / task.k_units), k = slice - quad * task.k_units;
         const int n = min(range.end - slice, task.k_units - k);

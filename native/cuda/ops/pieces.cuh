@@ -39,6 +39,12 @@ __device__ __forceinline__ int split_cta(int first_cta) {
     return cta < 0 ? cta + static_cast<int>(gridDim.x) : cta;
 }
 
+// Steps of few rows: the slices of a CTA; of: a Gemm or a LoadTask.
+template <class Of>
+__device__ __forceinline__ SliceRange slices_of_cta(const Of &of, int cta) {
+    return cta_range(slices_of(of.n_blocks, of.k_units), cta, of.n_ctas);
+}
+
 // Wide steps: the (blocks, row group) items of a matrix, dealt to the CTAs from the one after the
 // last item of the matrix before.
 struct WideItems {
@@ -87,9 +93,14 @@ struct Piece {
     bool add;    // to what is there
 };
 
-// Where a piece of a step of few rows goes.
-__device__ __forceinline__ float *piece_of(const StepArgs &s, const Gemm &gemm, int block, int cta) {
-    return gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * piece_rows(s, gemm) * kUnitOutputs;
+// Of a step of few rows: where the piece of a block goes, and which rows, from `row` on.
+__device__ __forceinline__ void place_piece(Piece &p, const StepArgs &s, const Gemm &gemm, int block, int cta, int row,
+                                            int n_rows) {
+    p.row_stride = kUnitOutputs;
+    p.out = gemm.out + static_cast<int64_t>(piece_slot(block, cta)) * piece_rows(s, gemm) * kUnitOutputs +
+            row * kUnitOutputs;
+    p.n_rows = n_rows;
+    p.add = false;
 }
 
 // Steps of few rows: the CTA's range, quad by quad.
@@ -103,7 +114,7 @@ struct NarrowPieces {
     __device__ __forceinline__ NarrowPieces(const StepArgs &s, const Gemm &gemm, int group, int n_rows, int,
                                             RingUses &uses)
         : s(s), gemm(gemm), group(group), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
-        const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
+        const SliceRange range = slices_of_cta(gemm, cta);
         slice = range.begin;
         end = range.end;
     }
@@ -117,10 +128,7 @@ struct NarrowPieces {
             skip_units(p.n_units, acts, uses, lane);
             return false;
         }
-        p.row_stride = kUnitOutputs;
-        p.out = piece_of(s, gemm, block, cta);
-        p.n_rows = n_rows;
-        p.add = false;
+        place_piece(p, s, gemm, block, cta, 0, n_rows);
         return true;
     }
 };
@@ -137,7 +145,7 @@ struct QuadPieces {
     __device__ __forceinline__ QuadPieces(const StepArgs &s, const Gemm &gemm, int team, int n_rows, int,
                                           RingUses &uses)
         : s(s), gemm(gemm), team(team), n_rows(n_rows), uses(uses), cta(split_cta(gemm.first_cta)) {
-        const SliceRange range = cta_range(slices_of(gemm.n_blocks, gemm.k_units), cta, gemm.n_ctas);
+        const SliceRange range = slices_of_cta(gemm, cta);
         slice = range.begin;
         end = range.end;
     }
@@ -159,10 +167,7 @@ struct QuadPieces {
             ++turn;
             if (block >= gemm.n_blocks) continue;
             p.n_units = n_units;
-            p.row_stride = kUnitOutputs;
-            p.out = piece_of(s, gemm, block, cta) + row * kUnitOutputs;
-            p.n_rows = min(kPassTiles * 8, n_rows - row);
-            p.add = false;
+            place_piece(p, s, gemm, block, cta, row, min(kPassTiles * 8, n_rows - row));
             return true;
         }
     }
